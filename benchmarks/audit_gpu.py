@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import cabai
+from bench_gpu import Cell, compile_all
 from cabai.calibration.binomial import upper_limit
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import opened
@@ -160,6 +161,12 @@ def main() -> None:
     except EngineFailed as error:
         sys.exit(str(error))
     audit, families = Audit(given), given.families.split(",")
+    if given.engine == "cuda":
+        arms = {"tests": (2, 3, 10), "bills": (3,)}
+        many = {n for part, each in arms.items() if part in given.parts for n in each}
+        cells = [Cell(family, [*HARD[family][:1], *HARD[family][1:2] * (n - 1)], [1] * n, "top-two", DELTA)
+                 for family in families for n in sorted(many)]  # fmt: skip
+        compile_all([(f"{each.family}, {len(each.means)} arms", each, {}) for each in cells])
     if "tests" in given.parts:
         audit.tests(families)
     if "certificates" in given.parts:

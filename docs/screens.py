@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import cabai
-from cabai.server.live_page import live_page
+from cabai.server.serving import live_page
 
 FOLDER = Path(__file__).parent / "pictures"
 SIZE = {"width": 1000, "height": 900}

@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 from mpmath import mp, mpf
-from scipy import integrate, stats
 
 from cabai.core.setup import Setup
 from cabai.core.state import Record
@@ -126,24 +125,6 @@ def least_log_e_of_bets(pair, epsilon=0.0):
         return float(log_e_of_bets(pair, at, epsilon, mpf))
 
 
-def mean_after(family, mu, value):
-    """The mean of value(y) for a reward y with mean mu."""
-    if family.name == "bernoulli":
-        return mu * value(1.0) + (1 - mu) * value(0.0)
-    if family.name == "poisson":
-        counts = np.arange(0, int(mu * 400) + 3000)
-        chances = stats.poisson.pmf(counts, mu)
-        return sum(p * value(float(y)) for y, p in zip(counts, chances, strict=True) if p > 0)
-    if family.name == "exponential":
-        return integrate.quad(lambda p: value(-mu * math.log(p)), 0, 1, limit=2000, epsabs=1e-11, epsrel=1e-9)[0]
-    sd = math.sqrt(family.variance)
-    nodes, chances = np.polynomial.hermite_e.hermegauss(100)
-    return sum(p * value(mu + sd * y) for y, p in zip(nodes, chances, strict=True)) / math.sqrt(2 * math.pi)
-
-
-# --- Arms, and what is computed for them -----------------------------------------------------------------------------
-
-
 @cache
 def setup_of(family, threshold, *, arms=2, epsilon=0.0, mirrored=False, delta=0.1):
     kind = family_of(family)
@@ -193,9 +174,6 @@ def log_e_of(setup, b, a):
         found = float(setup.bound(surplus)(rules, 0, b, a) + rules.level)
         assert found > rules.level or not setup.bound(is_settled)(rules, 0, b, a)
     return found
-
-
-# --- What must hold for every test -----------------------------------------------------------------------------------
 
 
 def check_never_above(found, exact, *, share, within=0.05, slack=0.0):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cabai.datasets.board import NO_ARM, choose, find_leader, is_active, is_decided, tell
-from cabai.datasets.loop import winner
+from cabai.datasets.board import NO_ARM, choose, find_leader, is_active, is_decided, tell, winner
 
 
 def count_active(board, leader):

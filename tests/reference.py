@@ -30,14 +30,9 @@ class Result:
     C: list[float]
     first: list[float]
     total_cost: float
-    # For each pull: how far the chosen arm's score was from the next best one, relative to J (deficits), to the chosen
-    # score (ratios, C_a N_a) or as it is (upper ends). For top-two, the least of three: of the upper ends, of the
-    # evidence, of the coin. Infinite where no scores are compared: the first K pulls, forced exploration, round robin,
-    # d-LUCB's leader. Near 0 the choice hangs on rounding, and another correct implementation may choose otherwise.
+    # For each pull: how far the chosen arm's score was from the next best one; infinite where none are compared. Near 0
+    # the choice hangs on rounding, and another correct implementation may choose otherwise.
     margins: list[float] = field(default_factory=list)
-
-
-# --- Divergences -----------------------------------------------------------------------------------------------------
 
 
 def x_minus_log1p(x: float) -> float:
@@ -65,13 +60,7 @@ def relative_entropy(p: float, q: float, step: float | None = None) -> float:
 
 
 def divergence(family: str, p: float, q: float, variance: float = 1.0) -> float:
-    """d(p, q) in nats, from mean p to mean q.
-
-    gaussian     (p-q)^2 / (2v)
-    bernoulli    p log(p/q) + (1-p) log((1-p)/(1-q))      (bounded: the same)
-    poisson      p log(p/q) + q - p
-    exponential  p/q - 1 - log(p/q)
-    """
+    """d(p, q) in nats, from mean p to mean q."""
     if family == "gaussian":
         return (p - q) ** 2 / (2.0 * variance)
     if family in BERNOULLI_LIKE:
@@ -80,9 +69,6 @@ def divergence(family: str, p: float, q: float, variance: float = 1.0) -> float:
     if family == "poisson":
         return relative_entropy(p, q)
     return math.inf if q <= 0.0 else x_minus_log1p((p - q) / q)
-
-
-# --- Optimal shares --------------------------------------------------------------------------------------------------
 
 
 def to_mixture(family: str, best: float, other: float, x: float, variance: float = 1.0) -> tuple[float, float]:
@@ -171,10 +157,7 @@ def optimum(
 
 
 def shares(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> list[float]:
-    """Optimal cost shares: w_1 = c_1/D, w_a = c_a x_a/D, D = c_1 + sum c_a x_a.
-
-    If the best mean is tied: proportional to sqrt(c_a) over the tied arms, 0 for the others.
-    """
+    """Optimal cost shares: proportional to c_a x_a or, of arms tied for the best, to sqrt(c_a)."""
     top = max(means)
     if sum(mean == top for mean in means) > 1:
         weights = [math.sqrt(c) if mean == top else 0.0 for mean, c in zip(means, costs, strict=True)]
@@ -183,9 +166,6 @@ def shares(family: str, means: Sequence[float], costs: Sequence[float], variance
         weights = [c * x_a for c, x_a in zip(costs, x, strict=True)]
     total = math.fsum(weights)
     return [w / total for w in weights]
-
-
-# --- Evidence --------------------------------------------------------------------------------------------------------
 
 
 def evidence(family: str, n_a: int, r_a: float, n_b: int, r_b: float, variance: float = 1.0) -> float:
@@ -215,10 +195,8 @@ def _x_log(x: float, y: float) -> float:
 
 
 def log_mixture(family: str, n: int, r: float, f: float, variance: float = 1.0) -> float:
-    """M: log of the Jeffreys mixture likelihood of one arm (given its first reward f, but for bernoulli).
-
-    This and the next two give as many digits as the numbers have that they are given: mpf, or floats.
-    """
+    """M: log of the Jeffreys mixture likelihood of one arm (given its first reward f, but for bernoulli). This and the
+    next two give as many digits as the numbers have that they are given: mpf, or floats."""
     if family in BERNOULLI_LIKE:
         return _log_gamma(r + 0.5) + _log_gamma(n - r + 0.5) - _log_gamma(n + 1) - _log(_pi(n))
     if family == "gaussian":
@@ -242,11 +220,8 @@ def log_largest_likelihood(family: str, n: int, s: float, variance: float = 1.0)
 def log_evalue(
     family: str, n_b: int, r_b: float, f_b: float, n_a: int, r_a: float, f_a: float, variance: float = 1.0
 ) -> float:
-    """log E_{b,a} = M(b) + M(a) - L0, the evidence for mu_b > mu_a; -inf where the test is not defined yet (N < 2).
-
-    L0 is that of the pooled data if s_b/n_b > s_a/n_a, else the sum of both arms' own, with n = N - 1, s = R - F
-    (bernoulli and bounded: n = N, s = R).
-    """
+    """log E_{b,a} = M(b) + M(a) - L0, the evidence for mu_b > mu_a; -inf where the test is not defined yet (N < 2). L0
+    is that of the pooled data if s_b/n_b > s_a/n_a, else the sum of both arms' own."""
     if family in BERNOULLI_LIKE:
         count_b, sum_b, count_a, sum_a = n_b, r_b, n_a, r_a
     else:
@@ -261,13 +236,9 @@ def log_evalue(
     return log_mixture(family, n_b, r_b, f_b, variance) + log_mixture(family, n_a, r_a, f_a, variance) - l0
 
 
-# --- Thresholds ------------------------------------------------------------------------------------------------------
-
-
 def beta_paper(t: int, delta: float, arms: int, alpha: float = 1.0, B: float | None = None) -> float:
     """log(B t^alpha / delta), B = 2K at alpha = 1."""
-    B = 2.0 * arms if B is None else B
-    return math.log(B) + alpha * math.log(t) - math.log(delta)
+    return math.log(2.0 * arms if B is None else B) + alpha * math.log(t) - math.log(delta)
 
 
 def h(u: float) -> float:
@@ -319,22 +290,14 @@ def mixture_constant(family: str, delta: float, arms: int) -> float:
 
 
 def beta_mixture_pairwise(n_a: int, n_b: int, delta: float, arms: int, family: str) -> float:
-    """The form for one pair, in place of t the pulls of its two arms.
-
-    gaussian: 2 C_G(L) + 2 log(4 + log N_a) + 2 log(4 + log N_b)
-    other:    2 T(L) + 3 log(1 + log N_a) + 3 log(1 + log N_b)
-    """
+    """The form for one pair, in place of t the pulls of its two arms."""
     factor, start = (2.0, 4.0) if family == "gaussian" else (3.0, 1.0)
     of_pulls = sum(math.log(start + math.log(n)) for n in (n_a, n_b))
     return mixture_constant(family, delta, arms) + factor * of_pulls
 
 
 def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None) -> float:
-    """beta(t, delta) of a threshold that is a curve in t.
-
-    stylized: log((1 + log t)/delta); kt: log(2 t (K-1)/delta);
-    mixture, its t form: 2 C_G(L) + 4 log(4 + log(t/2)) for gaussian, 2 T(L) + 6 log(1 + log(t/2)) for others.
-    """
+    """beta(t, delta) of a threshold that is a curve in t."""
     if threshold == "paper":
         return beta_paper(t, delta, arms, **(parameters or {}))
     if threshold == "stylized":
@@ -343,9 +306,6 @@ def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameter
         return math.log(2.0 * t * (arms - 1)) - math.log(delta)
     factor, start = (4.0, 4.0) if family == "gaussian" else (6.0, 1.0)
     return mixture_constant(family, delta, arms) + factor * math.log(start + math.log(t / 2.0))
-
-
-# --- Confidence intervals --------------------------------------------------------------------------------------------
 
 
 def _last_within(inside: Callable[[float], bool], start: float, end: float) -> float:
@@ -385,9 +345,6 @@ def lower_end(family: str, n: int, mean: float, level: float, variance: float = 
     if family == "gaussian":
         return mean - math.sqrt(2.0 * variance * level / n)
     return _last_within(lambda q: n * divergence(family, mean, q, variance) <= level, mean, 0.0)
-
-
-# --- Policies --------------------------------------------------------------------------------------------------------
 
 
 def _leader(means: Sequence[float], among: Sequence[int] | None = None) -> int:
@@ -542,10 +499,8 @@ class _LUCB(_Rule):
 
 
 def _short_of(run: _Run, b: int, a: int) -> float:
-    """How far b is from beating a, up to a term that is the same for every a: what is required less the evidence.
-
-    With evalue and before b has a second reward, that is what the mixture over a's data loses against their best fit.
-    """
+    """How far b is from beating a, up to a term that is the same for every a: what is required less the evidence. With
+    evalue and before b has a second reward, that is what the mixture over a's data loses against their best fit."""
     N, R, F = run.N, run.R, run.F
     if run.threshold == "evalue":
         if run.family not in BERNOULLI_LIKE:
@@ -618,11 +573,7 @@ def run(
     **options,
 ) -> Result:  # fmt: skip
     """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost), the option `coin()` the next coin.
-
-    Every arm is pulled once, in order; then the policy stops, or is cut at `max_pulls` (which the first pulls may
-    exceed), or pulls on. d-LUCB looks at its stopping rule only at the end of a round of two pulls; a cut may fall
-    within a round.
-    """
+    Every arm is pulled once, in order; then the policy stops, or is cut at `max_pulls`, or pulls on."""
     state = _Run(family, variance, arms, threshold, delta, draw, max_pulls, threshold_parameters)
     kind, usual = RULES[policy]
     return state.followed(kind(state, **usual | options))

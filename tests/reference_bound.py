@@ -9,8 +9,7 @@ the least n_a that meets its constraint; what is left is a convex cost of n_1 al
 without any derivative of it and without the optimality equations that cabai solves.
 The divergences are the textbook ones: 80 digits leave 50 after their cancellation at gaps of 1e-12 of the mean.
 
-`certificate` proves a claimed optimum by weak duality of the game between pulls and alternatives: the reference's own,
-or at any K one that cabai has found.
+`certificate` proves a claimed optimum by weak duality of the game between pulls and alternatives.
 """
 
 from __future__ import annotations
@@ -132,13 +131,8 @@ def _minimum(function, start):
 
 
 def certificate(family, means, costs, cost_shares, variance=1, smallest=False):
-    """Bounds T_low <= T* <= T_high that the given cost shares prove.
-
-    Above: the cost of these shares over the least evidence they give. Below: whatever the pulls n are, the least
-    evidence is at most its average over alternatives, sum_a p_a (n_1 d(mu_1, m_a) + n_a d(mu_a, m_a)), and that at most
-    M sum_b c_b n_b, M the largest of sum_a p_a d(mu_1, m_a)/c_1 and the p_a d(mu_a, m_a)/c_a; so T* >= 1/M. It holds
-    for any m_a and any probabilities p; here m_a is pooled by the shares and p makes all rivals' terms equal.
-    """
+    """Bounds T_low <= T* <= T_high that the given cost shares prove: above, their cost over the least evidence that
+    they give; below, by its average over alternatives, with weights that make all rivals' terms equal."""
     with mp.workdps(DIGITS):
         means, costs = [mpf(mean) for mean in means], [mpf(cost) for cost in costs]
         pulls = [mpf(share) / cost for share, cost in zip(cost_shares, costs, strict=True)]

@@ -13,8 +13,6 @@ from cabai.core.stopping import beats
 from cabai.families import UnknownVariance
 from cabai.support.streams import normal, uniform
 
-# --- Samplers: the last arm is the best ------------------------------------------------------------------------------
-
 
 def follow(arms, run, rules):
     """Always the leader: the others stay as unlucky as they were."""
@@ -135,7 +133,6 @@ ATTACKS = {
     for each in (press, lurk, in_turn, stake, tip, stake_rivals, tip_rivals, in_blocks, *KNOWING)
 }
 
-# --- Laws ------------------------------------------------------------------------------------------------------------
 
 MEANS = {"gaussian": 0.5, "bernoulli": 0.5, "poisson": 1.5, "exponential": 1.0}
 BOUNDED = {

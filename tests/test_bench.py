@@ -35,14 +35,6 @@ def test_random_instances_are_as_described_and_differ(family, arms):
     assert (random_instance(family, arms, seed=1, number=3, spread=1).costs == 1).all()
 
 
-def test_every_suite_has_cases_with_one_best_arm_and_a_way_to_end():
-    for name, suite in SUITES.items():
-        for case in suite(0):
-            assert case.suite == name
-            assert len(case.instance.best_arms) == 1
-            assert (case.delta is None) != (case.budget is None)
-
-
 def test_a_row_is_what_a_simulation_says():
     found = bench(["menard19"], ["uniform", "ocba"], trajectories=40, seed=3, reference="uniform", delta=0.2)
     instance = SUITES["menard19"](0)[0].instance
@@ -122,9 +114,6 @@ def test_ones_own_policy_joins_by_its_file(tmp_path):
     found = here("bench", "menard19", "--policies", f"{tmp_path}/mine.py:first_or_leader,uniform", "--trajectories",
                  "10", "--json")  # fmt: skip
     assert {row["policy"] for row in json.loads(found.stdout)["rows"]} == {"first-or-leader", "uniform"}
-
-
-def test_what_to_cite_is_printed():
     assert here("bench", "--bibtex", "--policies", "at2,fws").stdout.count("@inproceedings") == 2
 
 

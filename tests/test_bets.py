@@ -20,7 +20,7 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import beats, surplus
 from cabai.families import Bounded, Gaussian
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import Bets, bets, bets_worth
+from cabai.thresholds import Bets, bets
 from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE
 from pairs import check_extremes, check_never_above, check_quick_look, least_log_e_of_bets, log_e_of, weights_of_bets
 from worst_rule import check_no_rule_crosses
@@ -79,13 +79,21 @@ def pair_of(setup, pair, up=0.0):
     return tuple(map(Record, arms_of(setup, pair, up)))
 
 
-# --- The formula -----------------------------------------------------------------------------------------------------
-
-
-def test_the_weights_are_a_probability():
+def test_the_weights_are_a_probability_and_what_is_kept_is_what_the_formula_needs():
     _, joint = weights_of_bets()
     assert joint.min() >= 0
     assert joint.sum() == pytest.approx(1, abs=1e-12)
+    setup, rng = setup_of(), np.random.default_rng(3)
+    samples = [[*rng.random(50), 0.0, 1.0, 1.0], [0.2, 0.3, 0.1, 0.25]]
+    arms, run = setup.start()
+    for a, rewards in enumerate(samples):
+        for y in rewards:
+            setup.bound(observe)(Records(arms), Record(run), Record(setup.rules), a, y, 1.0)
+    expected = arms_of(setup, [(rewards, [1] * len(rewards)) for rewards in samples])
+    found, _ = Statistics.of("bounded", samples).state(setup)
+    for name in ("up", "down", "squares", "variance", "reserved", "tested_mean"):
+        np.testing.assert_allclose(arms[name][0], expected[name][0], rtol=1e-13)
+        assert (found[name] == arms[name]).all()
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(500, marks=SLOW)])
@@ -103,40 +111,6 @@ def test_the_least_e_is_never_above_a_search_of_all_pairs_of_stakes(epsilon, cou
     check_never_above(found, exact, share=0.93)
 
 
-def test_rewards_0_and_1_make_bets_the_tilts_of_bernoulli():
-    """E(m) from N and R alone, with e^(l R)/(1 + m (e^l - 1))^N for each tilt l."""
-    rng, setup = np.random.default_rng(2), setup_of()
-    grid, joint = weights_of_bets()
-    for _ in range(20):
-        n, m = rng.integers(1, 1000, 2), rng.uniform(0.1, 0.9)
-        ones = rng.binomial(n, m)
-        pair = [([0.0, 1.0], [int(count - one), int(one)]) for count, one in zip(n, ones, strict=True)]
-        found = computed(setup, *pair_of(setup, pair), m)[0]
-        u, v = (
-            np.exp(tilt * r - k * np.log1p(m * np.expm1(tilt)))
-            for tilt, r, k in zip((grid, -grid), ones, n, strict=True)
-        )
-        assert found == pytest.approx(math.log(u @ joint @ v), abs=1e-3)
-        assert found <= math.log(u @ joint @ v)
-
-
-def computed(setup, b, a, m):
-    """log E(m) and its slope."""
-    return setup.bound(bets.pair_log_e)(Record(setup.rules), bets.COUNT - 1, b, a, 0, 0.0, 0.0, m, 0.0)
-
-
-def test_what_is_kept_of_an_arm_is_what_the_formula_needs():
-    setup, rng = setup_of(), np.random.default_rng(3)
-    rewards = [*rng.random(50), 0.0, 1.0, 1.0]
-    arms, run = setup.start()
-    for y in rewards:
-        setup.bound(observe)(Records(arms), Record(run), Record(setup.rules), 0, y, 1.0)
-    expected = setup.start()[0][0]
-    fill(expected, rewards, [1] * len(rewards))
-    for name in ("up", "down", "squares"):
-        np.testing.assert_allclose(arms[0][name], expected[name], rtol=1e-13)
-
-
 def test_what_a_quick_look_refuses_is_not_beaten():
     """Rewards 0 and 1, nearly so, and others."""
     rng, setup, states = np.random.default_rng(14), setup_of(), []
@@ -150,67 +124,6 @@ def test_what_a_quick_look_refuses_is_not_beaten():
                     for k, side in zip(n, (1, -1), strict=True)]  # fmt: skip
         states.append(pair_of(setup, pair))
     check_quick_look(setup, states, beaten=75, refused=1)
-
-
-def test_the_bound_without_logarithms_is_above_what_the_best_bet_is_worth():
-    rng = np.random.default_rng(15)
-    for _ in range(3000):
-        m, gap = rng.uniform(0, 1), 10 ** rng.uniform(-6, 0)
-        room = 1 - m
-        gap = min(gap, room)
-        mean = m + gap
-        variance = mean * (1 - mean) * rng.choice([1.0, rng.random(), 10 ** rng.uniform(-6, 0)])
-        exact = bets_worth.worth(gap, variance, room)[0] - 1e-16  # its logarithms are rounded
-        assert exact <= bets_worth.worth_at_most(gap, variance, room)
-
-
-def test_the_slope_is_that_of_the_value():
-    rng, setup = np.random.default_rng(4), setup_of()
-    for _ in range(20):
-        b, a = pair_of(setup, some_pair(rng, 10**4))
-        m = 0.5 * (b.mean + a.mean)
-        step = 1e-6 * m * (1 - m)
-        low, high = (computed(setup, b, a, x)[0] for x in (m - step, m + step))
-        assert (high - low) / (2 * step) == pytest.approx(computed(setup, b, a, m)[1], rel=1e-3, abs=1e-2)
-
-
-def test_the_quick_look_is_an_upper_bound_of_the_best_bet():
-    """`worth` against every stake, for samples of many laws."""
-    rng = np.random.default_rng(5)
-    stakes = np.expm1(np.append(np.linspace(1e-4, 10, 2000), 10))[:, None]
-    for _ in range(300):
-        n = int(rng.integers(1, 40))
-        y = rng.choice([rng.random(n), (rng.random(n) < 0.7) * 1.0, 0.6 + 0.01 * rng.random(n)])
-        m = rng.uniform(0.01, 0.99)
-        for side, at in ((y, m), (1 - y, 1 - m)):
-            best = max(np.log((1 + stakes * side) / (1 + stakes * at)).mean(1).max(), 0.0)
-            assert best <= bets_worth.worth(side.mean() - at, side.var(), 1 - at)[0] + 1e-12
-
-
-# --- The proof, step by step -----------------------------------------------------------------------------------------
-
-
-def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds():
-    """One pull ahead of random states, for random laws on [0, 1] whose means are on either side of m."""
-    rng, setup = np.random.default_rng(7), setup_of()
-    look = setup.bound(observe)
-
-    def e(arms, m):
-        return math.exp(computed(setup, *map(Record, arms), m)[0])
-
-    for _ in range(15):
-        arms, run = arms_of(setup, some_pair(rng, 100)), setup.start()[1]
-        atoms, chances = rng.beta(0.5, 0.5, 4), rng.dirichlet(np.ones(4))
-        mu = float(atoms @ chances)
-        for side in (0, 1):
-            for m in (mu, mu + (1 - mu) * 0.1 if side == 0 else mu * 0.9):
-                now, after = e(arms, m), 0.0
-                for y, chance in zip(atoms, chances, strict=True):
-                    ahead = arms.copy()
-                    look(Records(ahead), Record(run.copy()), Record(setup.rules), side, float(y), 1.0)
-                    after += chance * e(ahead, m)
-                assert after <= now * (1 + 1e-9)
-                assert m != mu or after >= now * (1 - 1e-4)  # of the smallest stakes, a bound only
 
 
 def all_log_e(b, a, rules, found):
@@ -252,9 +165,6 @@ def test_no_sampling_rule_makes_e_cross_more_often_than_promised(values, horizon
     check_no_rule_crosses(table, (0.05, 0.5, 0.95), horizon)
 
 
-# --- Extremes --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3])
 def test_extremes_do_no_harm(epsilon):
@@ -278,9 +188,6 @@ def test_what_is_plain_is_seen(b, a, n):
     one, other = pair_of(setup, pair)
     assert setup.bound(beats)(Record(setup.rules), 0, one, other)
     assert not setup.bound(beats)(Record(setup.rules), 0, other, one)
-
-
-# --- Data that were summed up ----------------------------------------------------------------------------------------
 
 
 def log_e_of_data(data):
@@ -320,35 +227,16 @@ def some_sample(rng, n, mean):
     )
 
 
-def test_rewards_given_at_once_are_those_that_were_told():
-    samples = [[0.9, 0.8, 1.0, 0.0], [0.2, 0.3, 0.1, 0.25]]
-    setup = setup_of()
-    arms, run = setup.start()
-    look = setup.bound(observe)
-    for a, rewards in enumerate(samples):
-        for reward in rewards:
-            look(Records(arms), Record(run), Record(setup.rules), a, reward, 1.0)
-    found, _ = Statistics.of("bounded", samples).state(setup)
-    for name in ("up", "down", "squares", "variance", "reserved", "tested_mean"):
-        assert (found[name] == arms[name]).all()
-
-
-def test_zeros_and_ones_need_no_squares():
+def test_sums_need_squares_but_of_zeros_and_ones_and_bets_need_a_range():
     data = Statistics("bernoulli", [100, 100], [80, 30])
     assert Bets().beats(data, 0, 1, delta=0.05)
     squares = Statistics("bounded", [100, 100], [80, 30], squares=[80, 30])
     assert log_e_of_data(data) == pytest.approx(log_e_of_data(squares), abs=1e-6)
     with pytest.raises(InvalidInput, match="give the sums of their squares"):
         Bets().beats(Statistics("bounded", [100, 100], [80, 30]), 0, 1, delta=0.05)
-
-
-@pytest.mark.parametrize("squares", [[81, 30], [63.9, 30]])
-def test_squares_that_cannot_be_are_refused(squares):
-    with pytest.raises(InvalidInput, match=r"squares\[0\] = .* cannot be the sum of the squares of 100 rewards"):
-        Bets().beats(Statistics("bounded", [100, 100], [80, 30], squares=squares), 0, 1, delta=0.05)
-
-
-def test_bets_need_a_range():
+    for wrong in (81, 63.9):
+        with pytest.raises(InvalidInput, match=r"squares\[0\] = .* cannot be the sum of the squares of 100 rewards"):
+            Bets().beats(Statistics("bounded", [100, 100], [80, 30], squares=[wrong, 30]), 0, 1, delta=0.05)
     with pytest.raises(InvalidInput, match="rewards in a known range"):
         Setup(Gaussian(), Bets(), arms=2, delta=0.1)
 
@@ -391,16 +279,3 @@ def test_the_interval_of_an_arm_is_what_its_bets_do_not_refute(direction):
         assert arm.low == pytest.approx(inside[0], abs=0.005)
         assert arm.high == pytest.approx(inside[-1], abs=0.005)
         assert arm.low < arm.mean < arm.high
-
-
-def test_the_bets_on_one_arm_ever_refute_its_mean_as_rarely_as_they_say():
-    """20,000 paths of 200 rewards 0 or 1 with mean 0.3, looked at after each: at most a share alpha = 0.1."""
-    rows = bets.table()[:KEPT]
-    prior = sum(rows[:, each] / rows[:, each].sum() for each in (FLAT, LEANING)) / 2
-    rng, c = np.random.default_rng(8), rows[:, STAKE]
-    for mean in (0.3, 0.7):  # of the second, these are the bets downwards
-        wealth, most = np.ones((20_000, KEPT)), np.zeros(20_000)
-        for _ in range(200):
-            wealth *= (1 + c * (rng.random(20_000) < mean)[:, None]) / (1 + c * mean)
-            most = np.maximum(most, wealth @ prior)
-        assert (most >= 10).mean() <= 0.1 + 5 * np.sqrt(0.1 * 0.9 / 20_000)

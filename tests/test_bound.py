@@ -20,7 +20,7 @@ from cabai.policies import policy_of
 from cabai.thresholds import threshold_of
 from combinations import covering
 from conftest import variance_of
-from reference_bound import certificate, reference
+from reference_bound import reference
 
 GAUSSIANS = ["gaussian", "gaussian(variance=0.01)", "gaussian(variance=30)"]
 FAMILIES = [*GAUSSIANS, "bernoulli", "poisson", "exponential"]
@@ -43,13 +43,6 @@ def assert_accurate(instance):
     assert off([solved.hardness], [hardness]) <= ACCURACY
     assert off(solved.cost_shares, cost_shares) <= ACCURACY
     assert off(solved.pull_shares, pull_shares) <= ACCURACY
-
-
-def assert_certified(instance):
-    """Duality proves the hardness, from below and above."""
-    solved, variance = bound(instance), variance_of(instance.family)
-    proven = certificate(instance.family.name, instance.means, instance.costs, solved.cost_shares, variance)
-    assert off([solved.hardness] * 2, proven) <= ACCURACY
 
 
 # The means of each family that are easy, on its boundary, just off it, nearly tied, and far apart.
@@ -134,26 +127,6 @@ def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, best, arm
     assert_accurate(Instance(family, [mean for mean, _ in arms_in_order], [cost for _, cost in arms_in_order]))
 
 
-@pytest.mark.parametrize("near_ties", [False, True], ids=["spread", "near-ties"])
-@pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
-def test_duality_proves_the_hardness_of_a_thousand_distinct_arms(family, best, near_ties):
-    draw = random.Random(7)
-    parts = [1 - 10 ** draw.uniform(-9, -2) if near_ties else 0.99 * draw.random() for _ in range(999)]
-    means = [best] + [best * part for part in parts]
-    assert len(set(means)) == 1000
-    assert_certified(Instance(family, means, [10 ** draw.uniform(-6, 0) for _ in means]))
-
-
-@pytest.mark.parametrize("scale", [1e-12, 3.0, 1e12])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_scaling_the_costs_scales_the_hardness_and_leaves_the_shares(family, scale):
-    means, costs = [0.9, 0.6, 0.89, 1e-6], np.array([1, 1e-3, 0.2, 1e-6])
-    solved, scaled = bound(Instance(family, means, costs)), bound(Instance(family, means, scale * costs))
-    assert scaled.hardness == near(scale * solved.hardness, rel=ACCURACY)
-    assert scaled.cost_shares == near(solved.cost_shares, rel=ACCURACY)
-    assert scaled.pull_shares == near(solved.pull_shares, rel=ACCURACY)
-
-
 @pytest.mark.parametrize(
     ("arms", "gap", "variance"), [(2, 1e-9, 0.01), (2, 1e4, 1), (3, 0.4, 2), (10, 0.4, 2), (1000, 0.4, 2)]
 )
@@ -196,7 +169,6 @@ GAUSSIAN = Instance("gaussian", [1, 0], [1, 1])
     ("call", "message"),
     [
         (lambda: bound(GAUSSIAN).cost(0.5), "the lower bound holds for delta below 0.5 only, got 0.5."),
-        (lambda: bound(GAUSSIAN).cost(0), "delta must lie strictly between 0 and 1, got 0."),
         (lambda: bound(GAUSSIAN).cost("0.05"), "delta must be a finite number, got '0.05'."),
         (lambda: bound("gaussian"), "bound takes a cabai.Instance, got 'gaussian'"),
         (
@@ -204,9 +176,7 @@ GAUSSIAN = Instance("gaussian", [1, 0], [1, 1])
             "the best arm is not unique: b, d share the largest mean 0.5,",
         ),
         (lambda: bound(Instance("gaussian", [1e-170, 0], [1, 1])), "the means or costs are too extreme"),
-        (lambda: bound(Instance("bernoulli", [1e-320, 0], [1, 1])), "the means or costs are too extreme"),
         (lambda: Instance("gaussian", [1.001e9, 0], [1, 1]), "means[0] must be from -1e+09 to 1e+09 for family gaussi"),
-        (lambda: Instance("gaussian(variance=4)", [0, -2.001e9], [1, 1]), "means[1] must be from -2e+09 to 2e+09 for"),
         (lambda: Instance("poisson", [1e16, 0], [1, 1]), "means[0] must be from 0 to 9.0072e+15 for family poisson"),
         (lambda: Instance("exponential", [1, 1e-101], [1, 1]), "means[1] must be from 1e-100 to 1e+100 for family ex"),
         (lambda: Instance("gaussian", [1, 0], [1, 0.9e-12]), "the largest cost must be at most 1e+12 times the smalle"),
@@ -231,14 +201,6 @@ def test_bounded_rewards_have_no_bound():
     comparison = cabai.compare(instance, ["co"], threshold="bets", delta=0.1, trajectories=5)
     assert comparison.to_dicts()[0]["ratio_interval"] is None
     assert "no lower bound" in repr(comparison)
-
-
-@pytest.mark.parametrize("order", [1, -1], ids=["best-dearest", "best-cheapest"])
-@pytest.mark.parametrize(("family", "best"), BEST_OF_MANY)
-def test_costs_as_far_apart_as_allowed_agree_with_direct_optimisation(family, best, order):
-    assert_accurate(Instance(family, [best, 0.6 * best, 0.1 * best], [1.0, 1e-6, 1e-12][::order]))
-    costs = [10.0 ** (-12 * a / 299) for a in range(300)][::order]
-    assert_certified(Instance(family, [best * (1 - 0.9 * a / 299) for a in range(300)], costs))
 
 
 def solver_state(family, arms):
@@ -300,52 +262,6 @@ def test_warm_starts_give_what_cold_starts_give(family, arms):
     if family in ("bernoulli", "poisson"):
         assert ties > 3
         assert boundary > 3
-
-
-@pytest.mark.parametrize(("family", "arms", "gap"), covering(FAMILIES, [2, 3], [1e-6, 1e-8, 1e-9]))
-def test_shares_after_a_near_tie_are_as_accurate(family, arms, gap):
-    """There z is large, and after the next observation may be much too large."""
-    draw = np.random.default_rng([arms, int(-math.log10(gap))])
-    for _ in range(100):
-        before = 0.5 + gap * draw.uniform(size=arms)
-        costs = 10 ** draw.uniform(-3, 0, arms)
-        after = before.copy()
-        after[draw.integers(arms)] += draw.choice([-0.4, -0.1, -0.01, -1e-4, 1e-4, 0.01, 0.1, 0.4])
-        for tolerance in (TOLERANCE, 1e-16):
-            warm = solver_state(family, arms)
-            warm[2]["tolerance"] = tolerance
-            solve(warm, before, costs)
-            _, shares = solve(warm, after, costs)
-            _, exact = solve(solver_state(family, arms), after, costs)
-            assert np.allclose(shares, exact, rtol=max(4 * tolerance, ACCURACY), atol=0)
-
-
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in GAUSSIANS])
-def test_a_joint_step_is_of_the_third_order(family):
-    """From a quarter of the distance it leaves a 64th; without the correction for curvature it would be a 16th.
-
-    With an infinite tolerance a call takes one step; K = 2 and rivals at very different distances are among the cases.
-    """
-    draw = np.random.default_rng(8)
-    for means, costs in (
-        ([0.6, 0.3], [1, 1]),
-        ([0.8, 0.5, 0.1], [1, 0.1, 0.01]),
-        ([0.2, 0.9, 0.7, 0.65], [1e-3, 1, 1, 30]),
-        ([0.9, 0.1, 0.2, 0.3, 0.4], [1, 1, 2, 3, 4]),
-    ):
-        state = solver_state(family, len(means))
-        solve(state, means, costs)
-        z, exact = float(state[1]["z"]), state[0]["u"].copy()
-        direction, left = draw.uniform(-1, 1, len(means) + 1), []
-        rivals = np.arange(len(means)) != np.argmax(means)
-        state[2]["tolerance"] = math.inf
-        for distance in (0.02, 0.005):
-            state[1]["z"] = z * (1 + distance * direction[0])
-            state[0]["u"] = exact * (1 + distance * direction[1:])
-            solve(state, means, costs)
-            left.append(np.abs(state[0]["u"][rivals] / exact[rivals] - 1).max())
-        assert left[0] < 0.02**2
-        assert left[1] < left[0] / 40
 
 
 @pytest.mark.parametrize(
@@ -429,7 +345,9 @@ def test_the_least_error_of_a_budget_is_reached_and_not_beaten(costs, budget):
 
 
 def test_the_least_error_of_a_budget_is_for_two_gaussian_arms():
-    with pytest.raises(cabai.InvalidInput, match=r"two gaussian arms .* only, got 2 arms of family bernoulli"):
-        cabai.bound(cabai.Instance("bernoulli", [0.5, 0.4], [1, 1])).error(10)
-    with pytest.raises(cabai.InvalidInput, match="budget must be positive, got 0"):
-        cabai.bound(cabai.Instance("gaussian", [1, 0], [1, 4])).error(0)
+    for given, budget, said in (
+        (("bernoulli", [0.5, 0.4], [1, 1]), 10, r"two gaussian arms .* only, got 2 arms of family bernoulli"),
+        (("gaussian", [1, 0], [1, 4]), 0, "budget must be positive, got 0"),
+    ):
+        with pytest.raises(cabai.InvalidInput, match=said):
+            cabai.bound(cabai.Instance(*given)).error(budget)

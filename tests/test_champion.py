@@ -16,23 +16,20 @@ from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
 from cabai.core.stopping import surplus
 from cabai.families import family_of, mirror_image
-from cabai.thresholds import Champion, Contrast, contrast, threshold_of, tilts
+from cabai.thresholds import Champion, Contrast, threshold_of
 from cabai.thresholds.champion import ChampionOfPairs
 from combinations import covering
 from pairs import (
-    ALONE,
     FAMILIES,
     check_never_above,
     check_quick_look,
     least_in,
     log_e,
-    mean_after,
     pair_of,
     put,
     some_pair,
 )
 from studies import new
-from test_contrast import without_large_tilts
 from workers import check_replay
 
 SLOW = pytest.mark.slow
@@ -42,9 +39,6 @@ SLOW = pytest.mark.slow
 def setup_of(family, arms=3, mirrored=False, delta=0.1):
     kind = family_of(family)
     return Setup(mirror_image(kind) if mirrored else kind, Champion(), arms=arms, delta=delta)
-
-
-# --- What counts -----------------------------------------------------------------------------------------------------
 
 
 def counts_for(arms, b, a, variance):
@@ -87,9 +81,6 @@ def test_what_counts_is_what_the_rule_says_and_depends_on_the_past_only(family, 
             assert after["rival_rewards"].tolist() == [reward * each for each in expected]
         credited += sum(expected)
     assert credited > 100
-
-
-# --- The computed minimum --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("family", "mirrored"), covering(FAMILIES, [False, True]))
@@ -158,66 +149,6 @@ def test_with_two_arms_and_for_pairs_it_is_contrast():
                 assert found[0] == pytest.approx(found[1], abs=1e-3)
 
 
-# --- The proof, step by step -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_sum_for_a_best_arm_does_not_rise_in_mean(family):
-    """One pull of any of four arms, ahead of random states in which arm a is a best one: p C + q (the sum over all b of
-    E_b) at m = mu_a is a supermartingale. Tilts up to 1, so that the means can be integrated."""
-    kind, setup = family_of(family), setup_of(family, 4)
-    rng, rules = np.random.default_rng(5), without_large_tilts(setup.rules)
-    at, look = compiled(setup.bound(contrast.log_e)), setup.bound(observe)
-    counted = 0
-    for _ in range(6):
-        (n_b, n_a), (_, mean_a) = some_pair(rng, kind, 60)
-        m = max(mean_a, 0.05) if kind.name != "gaussian" else mean_a
-        m = min(max(m, 0.5), 0.95) if kind.name == "bernoulli" else m
-        records, run = setup.start()
-        for i, arm in enumerate(records):
-            n = n_a if i == 0 else int(rng.integers(1, n_b + 2)) + 20
-            mean = m * rng.uniform(0.7, 1.3 if i == 0 else 0.9) if i != 1 else m * 1.3
-            mean = min(mean, 1.0) if kind.name == "bernoulli" else mean
-            put(arm, n, mean)
-        n = int(rng.integers(1, n_b + 2))
-        records[0]["rivals"], records[0]["rival_rewards"] = n, n * m
-
-        def log_parts(state, m=m):
-            """The logs of p C and of each q E_b, for arm 0."""
-            k = contrast.range_of(Record(rules), m)
-            n_0, to_0 = int(state["pulls"][0]), state["rewards"][0] / state["pulls"][0] - m
-            samples = [(int(state["rivals"][0]), state["rival_rewards"][0])]
-            samples += [(int(state["pulls"][i]), state["rewards"][i]) for i in (1, 2, 3)]
-            shares = [rules["log_counted"]] + [rules["log_leader"]] * 3
-            logs = [
-                at(rules, tilts.COUNT - 1, k, n, total / n - m, n_0, to_0, m, 0.0, *ALONE)[0] for n, total in samples
-            ]
-            return np.array(logs) + shares
-
-        before = np.logaddexp.reduce(log_parts(records))
-        for b in range(4):
-            probe = records.copy()
-            look(Records(probe), Record(run.copy()), Record(setup.rules), b, 1.0, 1.0)
-            is_counted = probe["rivals"][0] > records["rivals"][0]
-            counted += is_counted
-
-            def after(y, b=b, is_counted=is_counted, records=records, before=before, log_parts=log_parts):
-                state = records.copy()
-                state["pulls"][b] += 1
-                state["rewards"][b] += y
-                if is_counted:
-                    state["rivals"][0] += 1
-                    state["rival_rewards"][0] += y
-                return math.exp(np.logaddexp.reduce(log_parts(state)) - before)
-
-            least = m - abs(m) * 0.1
-            for mu in (m,) if b == 0 or kind.name == "exponential" else (m, least):
-                mean = mean_after(kind, mu, after)
-                assert mean <= 1 + 1e-7
-                assert mu != m or mean >= 1 - 1e-7  # nothing is wasted either
-    assert counted > 0
-
-
 GAUSSIAN = "gaussian(variance=0.25)"  # rewards 0 and 1 with equal chances have no heavier tails than that
 
 
@@ -267,9 +198,6 @@ def test_no_sampling_rule_makes_an_arm_be_beaten_more_often_than_promised(thresh
     assert found > 0.0
 
 
-# --- Bills: by simulation --------------------------------------------------------------------------------------------
-
-
 def test_it_is_cheaper_than_contrast():
     """1 against nine arms of 0.5, at delta 0.05: at most 2.6 times the lower bound, 0.85 of contrast's bill; 1000
     trajectories with the same rewards, standard errors 0.03 and 0.006."""
@@ -277,9 +205,6 @@ def test_it_is_cheaper_than_contrast():
     mine, other = (simulate(ten, delta=0.05, threshold=each, trajectories=1000) for each in ("champion", "contrast"))
     assert mine.costs.mean() < 0.85 * other.costs.mean()
     assert mine.summary().ratio < 2.6
-
-
-# --- Studies ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_period_counts_as_was_clear_before_it(clock):

@@ -14,11 +14,9 @@ from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
 from cabai.core.stopping import is_settled, surplus
-from cabai.families import Bernoulli, Bounded
-from cabai.families.slots import tilted
+from cabai.families import Bounded
 from cabai.thresholds import Bets, Champion, bets
-from cabai.thresholds.champion import ChampionOfPairs
-from pairs import check_never_above, check_quick_look, least_of, log_e_of_bets, weights_of_bets
+from pairs import check_never_above, check_quick_look, least_of, log_e_of_bets
 from studies import new
 from test_study_order import run_with_delays
 from workers import check_replay
@@ -69,9 +67,6 @@ def some_state(rng, most):
     return [some_rewards(rng, mean, k) for mean, k in zip(means, n, strict=True)]
 
 
-# --- What counts, and what is kept of it -----------------------------------------------------------------------------
-
-
 def counts_for(told, b, a):
     """The rule in words: b has the best mean of all arms but a, and is ahead of the next by enough."""
     if not told[b] or not told[a]:
@@ -113,9 +108,6 @@ def test_what_counts_is_what_the_rule_says_and_its_sums_are_kept(arms):
             assert (arm["rival_rewards"], arm["rival_squares"]) == pytest.approx((y.sum(), (y * y).sum()))
 
 
-# --- The computed minimum --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
 def test_the_least_f_is_never_above_a_search_of_all_pairs_of_stakes(count):
     rng, arms, found, exact, states = np.random.default_rng(2), 5, [], [], []
@@ -134,99 +126,6 @@ def test_the_least_f_is_never_above_a_search_of_all_pairs_of_stakes(count):
     check_quick_look(setup, states, beaten=0.2 * count, refused=0.05 * count, slack=0.02)
 
 
-def test_on_rewards_0_and_1_the_sum_is_that_of_bernoullis_champion():
-    """p C + q E_b from numbers and sums of rewards alone, by the tilts of the family bernoulli that `champion` uses for
-    it; here with the tilts and weights of bets."""
-    rng, arms, family = np.random.default_rng(3), 4, Bernoulli()
-    setup = setup_of(arms)
-    of_tilts = Setup(family, Champion(), arms=arms, delta=0.1).bound(tilted)
-    at = setup.bound(dict(setup.binding)["pair_log_e"])
-    grid, joint = weights_of_bets()
-    for _ in range(10):
-        n, m = rng.integers(1, 500, 3), rng.uniform(0.1, 0.9)
-        ones = rng.binomial(n, m)
-        samples = [np.repeat([1.0, 0.0], [one, k - one]) for one, k in zip(ones, n, strict=True)]
-        records, _ = setup.start()
-        put(records[0], samples[1])
-        put(records[1], samples[2], samples[0])
-        found, _ = at(Record(setup.rules), 35, Record(records[0]), Record(records[1]), 0, 0.0, 0.0, m, 0.0)
-        logs = []
-        for sign, k, one in zip((1, 1, -1), n, ones, strict=True):
-            each = [of_tilts(None, sign * t, *family.tilt(sign * t), k, one / k - m, m)[0] for t in grid]
-            logs.append(np.exp(each))
-        counted, own, down = logs
-        exact = math.log((0.875 * counted + own / 24) @ joint @ down)
-        assert found == pytest.approx(exact, abs=1e-3)
-        assert found <= exact + 1e-12
-
-
-def test_with_two_arms_and_for_pairs_it_is_bets():
-    """The records of a test of pairs have counted rewards: with more of them, smaller stakes are used, too, which
-    changes log E by little."""
-    rng, one = np.random.default_rng(4), Setup(Bounded(), Bets(), arms=2, delta=0.1)
-    for other, close in ((setup_of(2), 1e-12), (Setup(Bounded(), ChampionOfPairs(), arms=2, delta=0.1), 0.05)):
-        for _ in range(20):
-            counted, b, a = some_state(rng, 300)
-            theirs, mine = one.start()[0], other.start()[0]
-            put(mine[0], b)
-            put(mine[1], a, counted if close > 1e-9 else ())
-            for arm, same in zip(theirs, mine, strict=True):
-                for name in set(arm.dtype.names) - {"room"}:
-                    arm[name] = same[name]
-            expected, found = (
-                setup.bound(surplus)(Record(setup.rules), 0, *map(Record, records))
-                for setup, records in ((one, theirs), (other, mine))
-            )
-            assert found == pytest.approx(expected, abs=close)
-
-
-# --- The proof, step by step -----------------------------------------------------------------------------------------
-
-
-def test_the_sum_for_a_best_arm_does_not_rise_in_mean():
-    """One pull of any of four arms, with a random law, ahead of random states: p C + q (the sum over all b of E_b), at
-    the mean of arm 0, from the formula; what counts is what `observe` does."""
-    setup, rng, arms, counted_pulls = setup_of(4), np.random.default_rng(5), 4, 0
-    look, rules = setup.bound(observe), Record(setup.rules)
-
-    def log_sum(told, counted, m):
-        logs = [math.log(1 - 1 / (2 * arms)) + log_e(counted, told[0], m)]
-        logs += [log_e(each, told[0], m) - math.log(2 * arms * (arms - 1)) for each in told[1:]]
-        return float(np.logaddexp.reduce(logs))
-
-    for _ in range(25):
-        m = rng.uniform(0.3, 0.8)
-        told = [list(some_rewards(rng, m * rng.uniform(0.7, 1.1), int(rng.integers(2, 30)))) for _ in range(arms)]
-        told[1] = list(np.clip(np.array(told[1]) + 0.2, 0, 1))
-        counted = list(some_rewards(rng, m, int(rng.integers(1, 30))))
-        records, run = setup.start()
-        for i, arm in enumerate(records):
-            put(arm, told[i], counted if i == 0 else ())
-        now = log_sum(told, counted, m)
-        atoms, chances = rng.beta(0.5, 0.5, 4), rng.dirichlet(np.ones(4))
-        for b in range(arms):
-            for mu in (m,) if b == 0 else (m, 0.8 * m):
-                values = atoms * mu / (atoms @ chances)
-                if values.max() > 1:
-                    values = 1 - (1 - atoms) * (1 - mu) / (1 - atoms @ chances)
-                if not 0 <= values.min() <= values.max() <= 1:
-                    continue
-                after = 0.0
-                for y, chance in zip(values, chances, strict=True):
-                    probe = records.copy()
-                    look(Records(probe), Record(run.copy()), rules, b, float(y), 1.0)
-                    is_counted = probe["rivals"][0] > records["rivals"][0]
-                    counted_pulls += is_counted
-                    ahead = [[*each, y] if i == b else each for i, each in enumerate(told)]
-                    after += chance * math.exp(log_sum(ahead, [*counted, y] if is_counted else counted, m) - now)
-                assert after <= 1 + 1e-9
-                assert mu != m or after >= 1 - 1e-9  # nothing is wasted either
-    assert counted_pulls > 20
-
-
-# --- Bills: by simulation --------------------------------------------------------------------------------------------
-
-
 def test_it_is_cheaper_than_bets_and_the_default():
     """0.6 against nine arms of 0.5: below 0.8 of the bill of bets. 500 trajectories with the same rewards; the ratio
     is 0.745, with a standard error of 0.006."""
@@ -235,16 +134,6 @@ def test_it_is_cheaper_than_bets_and_the_default():
     assert (mine.summary().threshold, mine.summary().proven) == ("champion", True)
     assert mine.costs.mean() < 0.8 * other.costs.mean()
 
-
-@pytest.mark.slow
-def test_several_deltas_share_a_trajectory():
-    three = Instance("bounded", [0.8, 0.5, 0.4], [1, 0.2, 0.5])
-    for runs in simulate(three, delta=[0.1, 1e-4], trajectories=50):
-        alone = simulate(three, delta=runs.delta, threshold="champion", trajectories=50)
-        assert (alone.costs == runs.costs).all()
-
-
-# --- Studies ---------------------------------------------------------------------------------------------------------
 
 RANGE = {"family": "bounded(low=-1, high=3)", "policy": "top-two", "costs": [1, 1, 1]}
 

@@ -14,9 +14,9 @@ import cabai
 import race_schedules
 from cabai.core.compiling import compiled
 from cabai.core.goal import Cheapest, right_answers
-from cabai.datasets import cheapest
 from cabai.datasets.dataset import permutation
 from cabai.datasets.race import functions_of
+from cabai.datasets.race import started as begin
 from cabai.support.specialise import specialised
 from test_race_validity import HALVES, arrangements, hostile_delays
 
@@ -27,9 +27,6 @@ DELTA, RUNS, ONCE_IN_A_MILLION = 0.1, 20_000, 1e-6
 @cache
 def kernel(function):
     return compiled(specialised(getattr(race_schedules, function), functions_of("cheapest")))
-
-
-# --- All orders of a few items: exact probabilities ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,7 @@ def test_two_arms_on_every_table_and_every_order(items, delta):
     lead = columns[:, digits].sum(axis=2)[0] - columns[:, digits].sum(axis=2)[1]
     for epsilon, slack in ((0.5, 0.25), (1 / items, 1 / items), (0.5, 0.1)):
         goal, margin = Cheapest(slack, (1.0, 2.0)), epsilon - slack
-        state, fresh = (cheapest.start(2, items, delta, epsilon, goal) for _ in range(2))
+        state, fresh = (begin(2, items, delta, epsilon, "cheapest", goal) for _ in range(2))
         seen = np.zeros((kinds**items, 3), np.bool_)
         run = race_schedules.all_orders
         run = kernel(run.__name__) if items > 3 else specialised(run, functions_of("cheapest"))
@@ -56,9 +53,6 @@ def test_two_arms_on_every_table_and_every_order(items, delta):
                 assert (wrong <= delta * orders).all()
                 largest = max(largest, float((wrong[orders > 0] / orders[orders > 0]).max()))
     assert largest > 0 or delta < 0.9 or items < 3  # so it could fail
-
-
-# --- Twenty thousand races each, at delta = 0.1 ----------------------------------------------------------------------
 
 
 def table_of(items, behind, seed=0, share=0.6):
@@ -82,7 +76,7 @@ EPSILON, SLACK, ITEMS = 0.1, 0.05, 200
 
 
 def started(arms, costs):
-    state = cheapest.start(arms, ITEMS, DELTA, EPSILON, Cheapest(SLACK, tuple(costs)))
+    state = begin(arms, ITEMS, DELTA, EPSILON, "cheapest", Cheapest(SLACK, tuple(costs)))
     state.running[:] = costs
     return state
 
@@ -122,9 +116,6 @@ def test_wrong_answers_are_as_rare_as_promised(case, kind):
     wrong = wrong_races(case, kind, RUNS)
     print(f"\n{case}, {kind}: wrong {wrong / RUNS:.4f}")
     assert wrong <= binom.isf(ONCE_IN_A_MILLION, RUNS, DELTA)
-
-
-# --- Live as replayed ------------------------------------------------------------------------------------------------
 
 
 def scores_of(table, names):

@@ -23,7 +23,6 @@ from pairs import (
     least_log_e,
     log_e,
     log_e_of,
-    mean_after,
     mirrored_pair,
     pair_of,
     put,
@@ -34,16 +33,13 @@ from pairs import (
 from worst_rule import check_no_rule_crosses
 
 
-def test_the_weights_are_a_probability():
+def test_the_weights_are_a_probability_and_ranges_of_means_leave_none_out():
     for family in FAMILIES:
         for m in (0.5, 1.0, 30.0, 1e3, 1e15) if family == "poisson" else (0.5,):
             _, joint = weights(family_of(family), m)
             assert joint.min() >= 0
             assert joint.sum() == pytest.approx(1, abs=1e-12)
             assert (joint == joint.T).all()
-
-
-def test_ranges_of_means_leave_none_out_and_know_how_their_weights_differ():
     for kind in (family_of("poisson"), mirror_image(family_of("poisson"))):
         found = kind.tilt_ranges
         assert (found[0][0], found[-1][1]) == kind.mean_range
@@ -116,48 +112,6 @@ def test_what_a_quick_look_refuses_is_not_beaten(family):
     check_quick_look(setup, (pair_of(setup, *each) for each in pairs if each[1][0] > each[1][1]), beaten=100, refused=2)
 
 
-# --- The proof, step by step -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_weighted_sum_does_not_rise_in_mean_where_the_null_holds(family):
-    """One pull ahead of random states, for m between mu_b and mu_a: E(m) is a supermartingale, and a martingale at
-    m = mu. Tilts up to 1, so that the means can be integrated."""
-    kind, setup = family_of(family), setup_of(family, Contrast)
-    rng, rules = np.random.default_rng(5), without_large_tilts(setup.rules)
-    at = compiled(setup.bound(contrast.log_e))
-    for _ in range(12):
-        (n_b, n_a), (mean_b, mean_a) = some_pair(rng, kind, 100)
-        m = max(0.5 * (mean_b + mean_a), -np.inf if kind.name == "gaussian" else 1e-3)
-        less, more = m * 0.9, m * 1.05 if kind.name != "bernoulli" else m + 0.05 * (1 - m)
-        if m < 0:
-            less, more = more, less
-
-        def log_of(n, total, k, sum_a, m=m):
-            weighed = contrast.range_of(Record(rules), m)
-            return at(rules, tilts.COUNT - 1, weighed, n, total / n - m, k, sum_a / k - m, m, 0.0, *ALONE)[0]
-
-        b, a = (n_b, n_b * mean_b), (n_a, n_a * mean_a)
-        before = log_of(*b, *a)
-
-        def after_b(y, b=b, a=a, before=before, log_of=log_of):  # relative to what it is now, perhaps too large
-            return math.exp(log_of(b[0] + 1, b[1] + y, *a) - before)
-
-        def after_a(y, b=b, a=a, before=before, log_of=log_of):
-            return math.exp(log_of(*b, a[0] + 1, a[1] + y) - before)
-
-        for after, mu in ((after_b, less), (after_a, more)):
-            assert mean_after(kind, m, after) == pytest.approx(1, abs=1e-7)
-            assert mean_after(kind, mu, after) <= 1 + 1e-7
-
-
-def without_large_tilts(rules):
-    rules = rules.copy()
-    rules["gains"][:, rules["tilts"][:, tilts.TILT] > 1, tilts.GAIN] = 0
-    rules["gains"][..., tilts.GAINED] = np.cumsum(rules["gains"][..., tilts.GAIN], axis=1)
-    return rules
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_factor_has_mean_one_at_its_own_mean(family, sign):
@@ -200,9 +154,6 @@ def test_no_sampling_rule_makes_e_cross_more_often_than_promised(horizon):
         return found.reshape(n_b + 1, n_a + 1)
 
     check_no_rule_crosses(table, [0.05, 0.5, 0.9], horizon)
-
-
-# --- Extremes --------------------------------------------------------------------------------------------------------
 
 
 def extreme_mean(rng, name):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +17,13 @@ import pytest
 
 import cabai
 from cabai import policies
+from cabai.core.compiling import UNCOUNTED
 from cabai.core.setup import Setup
 from cabai.policies import policy_of
 from cabai.simulation.work import Work
+from cabai.support.specialise import apart, called_apart
 from cabai.thresholds import threshold_of
+from shell import here
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
 from cabai.simulation.engines import cuda  # noqa: E402
@@ -124,13 +129,15 @@ SIMULATED = """
 import json, sys
 import numpy as np
 import cabai
+from cabai.simulation.engines import cuda
 
 np.seterr(all="ignore")
 found = []
 for family, policy, deltas, options in json.loads(sys.argv[1]):
     means, model = options.pop("means"), options.pop("cost_model", "fixed")
     instance = cabai.Instance(family, means, [1, 0.1, 0.01][: len(means)], cost_model=model)
-    both = [cabai.simulate(instance, policy, delta=deltas, engine=engine, **options) for engine in (None, "cuda")]
+    on_gpu = cuda.Cuda(tuning=cuda.Tuning(local=options.pop("local", 1024)))
+    both = [cabai.simulate(instance, policy, delta=deltas, engine=engine, **options) for engine in (None, on_gpu)]
     if options.get("keep") == "summary":
         found.append([a.to_dict() | {"seconds": 0} == b.to_dict() | {"seconds": 0} for a, b in
                       zip(*([each.summary() for each in one] for one in both))])
@@ -141,19 +148,23 @@ json.dump(found, sys.stdout)
 """
 
 
+def in_simulator(*arguments: str) -> str:
+    """What a Python process with these arguments prints, where numba-cuda simulates a GPU in Python."""
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
+    found = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=900)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
 def simulated(*cells: tuple[object, ...]) -> list[list[bool]]:
     """For each cell, what is the same on a simulated GPU as in threads."""
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", SIMULATED, json.dumps(cells)]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout)
+    return json.loads(in_simulator("-c", SIMULATED, json.dumps(cells)))
 
 
 def test_a_simulated_gpu_makes_the_trajectories_of_threads():
-    """Several levels, paths and limits; more trajectories than threads."""
+    """Several levels, paths and limits; more trajectories than threads; arms in local and in global memory."""
     path = {"means": [0.9, 0.4, 0.3], "trajectories": 9, "grid": [3, 7, 20], "max_pulls": 40, "seed": 3}
-    few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta"}
+    few = {"means": [2.0, 0.5], "trajectories": 6, "max_cost": 12.0, "cost_model": "beta", "local": 0}
     counted = {"means": [4, 1, 0], "threshold": "champion", "trajectories": 4}
     cells = ("bernoulli", "top-two", [0.2, 0.1], path), ("gaussian", "co", [0.3], few)
     bounded = counted | {"means": [0.9, 0.4, 0.2]}
@@ -170,11 +181,145 @@ def test_a_simulated_gpu_makes_them_with_every_policy(family):
     assert all(map(all, same)), same
 
 
+INTERRUPTED = """
+import json
+from concurrent.futures import ThreadPoolExecutor
+import cabai
+from cabai.simulation.engines import cuda
+
+def stop(done):
+    raise KeyboardInterrupt
+
+def engine(workers):
+    made = cuda.Cuda(workers)
+    made.pool = ThreadPoolExecutor(1)  # the simulator runs one kernel at a time
+    return made
+
+device = cuda.numba_cuda()
+device.gpus, used, ended, told = [device.gpus[0], device.gpus[0]], [], [], ""
+rows = cuda.Cuda.run
+cuda.Cuda.run = lambda self, gpu, *more: (used.append(gpu), rows(self, gpu, *more))[1]
+instance, options = cabai.Instance("gaussian", [3, 0], [1, 1]), {"trajectories": 40, "delta": 0.3, "keep": "summary"}
+two = cabai.simulate(instance, "co", progress=ended.append, engine=engine(None), **options).sums.trajectories
+both, used[:] = sorted(set(used)), []
+one = cabai.simulate(instance, "co", engine=engine(1), **options).sums.trajectories
+alone = sorted(set(used))
+try:
+    cabai.simulate(instance, "co", progress=stop, engine=engine(None), **options)
+except KeyboardInterrupt as error:
+    told = error.__notes__[0]
+print(json.dumps([two, one, both, alone, ended, told]))
+"""
+
+
+def test_several_gpus_share_the_work_and_between_launches_there_is_progress_and_ctrl_c():
+    two, one, both, alone, ended, told = json.loads(in_simulator("-c", INTERRUPTED))
+    assert two == one == ended[-1] == 40
+    assert (both, alone) == ([0, 1], [0])
+    assert len(ended) >= 3
+    assert ended == sorted(set(ended))
+    assert told.endswith("on the GPU were cancelled.")
+
+
+IN_THE_SHELL = [
+    "simulate --family gaussian --means 3,0 --costs 1,1 --delta 0.3 --trajectories 5",
+    "compare --family bernoulli --means 0.9,0.1 --costs 1,1 --policies co,top-two --delta 0.3 --trajectories 4",
+    "calibrate --family gaussian --costs 1,1 --policy co --delta 0.3 --max-pulls 8 --trajectories 60",
+    "plan --family gaussian(variance=1) --means 2..3,0 --draws 20 --delta 0.3",
+    "bench gk16 --policies uniform,top-two --quick --budget 9",
+    "reproduce table1 --trajectories 20",
+]
+
+
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
-def test_without_a_gpu_there_is_one_clear_sentence(paper_instance):
-    told = r"^engine 'cuda' needs an NVIDIA GPU with its driver, and this machine has none\.$"
-    with pytest.raises(cabai.EngineFailed, match=told):
+def test_without_a_gpu_there_is_one_clear_sentence(paper_instance, tmp_path):
+    told = "engine 'cuda' needs an NVIDIA GPU with its driver, and this machine has none."
+    with pytest.raises(cabai.EngineFailed) as failed:
         cabai.simulate(paper_instance, engine="cuda")
+    assert str(failed.value) == told
+    for command in IN_THE_SHELL:
+        done = here(*command.split(), "--engine", "cuda", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (1, f"cabai: {told}\n"), command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", IN_THE_SHELL)
+def test_commands_say_the_same_on_a_simulated_gpu(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    how = [] if "bench" in command else ["--json"]
+    said = [in_simulator("-m", "cabai", *command.split(), *how, *more) for more in ([], ["--engine", "cuda"])]
+    one, other = map(without_times, said)
+    assert one == other
+
+
+def without_times(said: str) -> object:
+    if said.startswith("{"):
+        return json.loads(said, object_hook=lambda each: {name: each[name] for name in each if "seconds" not in name})
+    return [line.split("|")[:-2] for line in said.splitlines() if line.startswith("|")]  # of a leaderboard
+
+
+def test_what_the_gpu_or_its_driver_cannot_do_is_one_sentence(monkeypatch):
+    from numba.cuda.cudadrv.error import NvvmSupportError
+
+    def missing(*_: object) -> object:
+        raise NvvmSupportError("libNVVM cannot be found.\nInstall it.")
+
+    driver = SimpleNamespace(is_available=True)
+    device = SimpleNamespace(gpus=[nullcontext()], cudadrv=SimpleNamespace(driver=SimpleNamespace(driver=driver)))
+    monkeypatch.setattr(cuda, "numba_cuda", lambda: device)
+    monkeypatch.setattr(cuda, "compiled_kernel", missing)
+    for policy in ("uniform", compares):  # not the line of a user's policy
+        with pytest.raises(cabai.EngineFailed, match=r"^the GPU cannot do this work: libNVVM cannot be found\.$"):
+            cabai.simulate(cabai.Instance("gaussian", [1, 0], [1, 1]), policy, engine="cuda")
+
+
+@pytest.mark.parametrize(
+    ("registers", "free", "words", "count", "launched"),
+    [
+        (96, 2**37, 1, 10**6, (132, 640)),  # one block per multiprocessor
+        (168, 2**37, 1, 10**6, (132, 384)),  # with more registers, a smaller one
+        (96, 2**37, 1, 10_000, (105, 96)),  # and no more threads than are needed
+        (96, 2**37, 1, 5, (1, 32)),
+        (96, 2**33, 10_000, 10**6, (132, 64)),  # a state of 80 kB: as many as fit into a tenth of the memory
+        (96, 2**33, 10**6, 10**6, (3, 32)),
+        (96, 2**30, 10**8, 10**6, (1, 32)),  # at least one; if even that does not fit, the GPU says so
+    ],
+)
+def test_a_launch_fits_registers_memory_and_work(monkeypatch, registers, free, words, count, launched):
+    context = SimpleNamespace(get_memory_info=lambda: SimpleNamespace(free=free))
+    device = SimpleNamespace(MULTIPROCESSOR_COUNT=132)
+    here = SimpleNamespace(get_current_device=lambda: device, current_context=lambda: context)
+    monkeypatch.setattr(cuda, "numba_cuda", lambda: here)
+    engine = SimpleNamespace(tuning=cuda.Tuning())
+    kernel = SimpleNamespace(get_regs_per_thread=lambda: registers)
+    assert cuda.Cuda.blocks(engine, kernel, words, count) == launched
+
+
+def small(x):
+    return x + 1
+
+
+def large(x):
+    return math.log(x) + math.exp(x) + math.sqrt(x) + math.log(x + 1) + math.exp(x + 1)
+
+
+def twice(x):
+    return large(x) + large(small(small(x)))
+
+
+@apart
+def once(x):
+    return small(x)
+
+
+def all_of_them(x):
+    return twice(x) + once(x)
+
+
+def test_large_functions_that_are_called_in_several_places_are_called_apart():
+    assert called_apart([all_of_them], 1000) == {large, once}
+    assert called_apart([all_of_them], 10**9) == {once}
+    assert called_apart([all_of_them, twice], 0) == {large, small, once}
 
 
 def test_without_the_extra_it_says_how_to_install_it(monkeypatch, paper_instance):
@@ -203,7 +348,7 @@ def compares(arms, run, rules):
 
 @pytest.mark.usefixtures("no_gpu")
 def test_what_cannot_be_compiled_is_explained_as_for_a_cpu():
-    for policy in (misspelt, makes_a_list):
+    for policy in (misspelt, makes_a_list) if UNCOUNTED else (misspelt,):  # else it may make a list
         work = work_of("gaussian", policy)
         with pytest.raises(cabai.InvalidInput) as on_cpu:
             work.compiled()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import cabai
-from cabai.plots import as_bytes
 from cabai.study.run.recipe import read_recipe
 from cabai.study.settings import Settings
 
@@ -59,20 +58,6 @@ def test_the_file_describes_the_study_of_the_program(digits, tmp_path):
     assert isinstance(program.settings, Settings)
     assert not program.settings.differences(file.settings)
     assert set(recipe.tests.values()) == {"digits:test"}
-
-
-@pytest.mark.slow
-def test_the_report_shows_the_decision_the_bill_and_what_others_pay(digits):
-    means = dict(zip(digits.ARMS, [0.9, 0.89, 0.985, 0.95, 0.97, 0.96, 0.97, 0.96], strict=True))
-    study = cabai.create_study("report", storage="memory", **digits.SETTINGS)
-    status = study.run(lambda arm: (means[arm], 0.001 if arm == "neighbour" else 0.1))
-    assert status.decision == "neighbour"
-    report = digits.what_others_pay(study)
-    assert f"Actually paid: {status.spent:.1f} s of CPU." in report
-    for policy in ("top-two", "co", "racing", "tas", "uniform"):
-        assert f"\n{policy} " in report
-    drawn = as_bytes(digits.picture(status), "svg").decode()
-    assert all(arm in drawn for arm in digits.ARMS)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["bayes"], 0), pytest.param(["nobody"], 1, marks=pytest.mark.slow)])

@@ -110,10 +110,17 @@ def test_the_first_example_can_be_copied_and_run(name):
     assert line in [each[0] for each in scripts(ROOT / name)]
 
 
-def test_formulas_mean_the_same_to_every_reader():
-    r"""TeX reads `\frac12` as a half, the site as 12 over what follows."""
+def test_the_docs_are_short_enough_to_be_read_and_mean_the_same_to_every_reader():
+    """TeX reads `\frac12` as a half, the site as 12 over what follows. What is added takes the place of something: see
+    CONTRIBUTING.md."""
     for page in PAGES:
         assert re.findall(r"\\[dt]?frac\s*\d\d", page.read_text(encoding="utf-8")) == [], page
+    for page in PAGES:
+        shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+        assert [name for name in shown if not (page.parent / name).is_file()] == [], page
+    guide = [page for page in DOCS.rglob("*.md") if "theory" not in page.parts]
+    assert words(guide) <= 9_500
+    assert words([*DOCS.rglob("*.md")]) <= 19_000
 
 
 @pytest.mark.parametrize("session", SESSIONS)
@@ -143,12 +150,6 @@ def test_the_study_file_of_the_page_runs(tmp_path):
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "within 0.02 of the largest mean, wrong with probability at most 0.05" in done.stdout
     assert (tmp_path / "cabai.db").is_file()
-
-
-def test_every_picture_a_page_shows_is_there():
-    for page in PAGES:
-        shown = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
-        assert [name for name in shown if not (page.parent / name).is_file()] == [], page
 
 
 def outside_code(page: Path) -> str:
@@ -183,10 +184,3 @@ def test_every_link_leads_somewhere(page):
 def words(pages: list[Path]) -> int:
     """What `wc -w` counts, code and output included."""
     return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
-
-
-def test_the_docs_are_short_enough_to_be_read():
-    """What is added takes the place of something: see CONTRIBUTING.md."""
-    guide = [page for page in DOCS.rglob("*.md") if "theory" not in page.parts]
-    assert words(guide) <= 9_500
-    assert words([*DOCS.rglob("*.md")]) <= 19_000

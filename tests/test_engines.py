@@ -22,7 +22,6 @@ from cabai import EngineFailed, InvalidInput
 from cabai.core.setup import Setup
 from cabai.simulation.engines import opened, task
 from cabai.simulation.engines.task import packed
-from cabai.simulation.parallel import Chunks
 from cabai.simulation.sums import Sums, exact_sums
 from cabai.simulation.work import Work
 from shell import here
@@ -93,9 +92,6 @@ def check_same_sums(a: cabai.results.Totals, b: cabai.results.Totals) -> None:
     assert pickle.dumps(vars(a.sums)) == pickle.dumps(vars(b.sums))
 
 
-# --- The same results ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("engine", ["dask here", *ENGINES], indirect=True)
 def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own, monkeypatch):
     family, threshold, policy = own
@@ -111,22 +107,6 @@ def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own
         there = cabai.simulate(instance, policy, keep="summary", engine=place, **options)
     for a, b in zip(short, there, strict=True):
         check_same_sums(a, b)
-
-
-@pytest.mark.slow
-def test_a_client_with_one_core_uses_all_of_its_cluster(dask, paper_instance, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    cabai.simulate(paper_instance, "top-two", delta=1e-9, trajectories=3000, engine=dask)
-    asked = dask.run(lambda: tasks_here())
-    assert len(asked) == 2
-    assert min(asked.values()) > 0
-
-
-def tasks_here() -> int:
-    from cabai.simulation.engines import task
-
-    counted = task.unpacked.cache_info()
-    return counted.hits + counted.misses
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
@@ -210,9 +190,6 @@ def test_what_is_ones_own_is_unpacked_where_its_files_are_not(own, tmp_path):
     assert done.stdout.strip() == work.run(10, 5, np.zeros(2, np.int64)).rows[0]["cost"].sum().hex()
 
 
-# --- What can happen to workers --------------------------------------------------------------------------------------
-
-
 def worker_pids(engine, client) -> list[int]:
     import psutil
 
@@ -263,47 +240,11 @@ def test_ctrl_c_stops_within_seconds_and_says_what_is_cancelled(engine):
     assert err == f"cabai: stopped: 2 tasks that were under way or queued {where} were cancelled.\n"
 
 
-@pytest.mark.slow
-def test_after_ctrl_c_a_cluster_that_goes_on_is_idle(dask):
-    """Also of the trajectories that were running, which would not have ended."""
-    address = dask.scheduler.address
-    command = [sys.executable, "-m", "cabai", "simulate", *HARD, "--engine", "dask", "--address", address]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    busy = lambda: sum(map(len, dask.processing().values()))  # noqa: E731
-    running = lambda: sum(dask.run(lambda dask_worker: len(dask_worker.state.executing)).values())  # noqa: E731
-    deadline = time.monotonic() + 60
-    while running() < 2 and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "2 tasks that were under way or queued on Dask were cancelled" in err
-    deadline = time.monotonic() + 15
-    while (busy() or running()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert (busy(), running()) == (0, 0)
-
-
-@pytest.mark.parametrize("engine", ENGINES, indirect=True)
-@pytest.mark.slow
-def test_what_a_policy_does_wrong_is_told_as_by_threads(engine, paper_instance):
-    @cabai.policy
-    def beyond(arms, run, rules):
-        return len(arms)
-
-    with pytest.raises(InvalidInput, match="policy beyond chose an arm that does not exist"):
-        cabai.simulate(paper_instance, beyond, trajectories=5, threshold="paper", engine=engine)
-
-
-def test_a_task_that_stops_early_is_an_error(paper_instance, monkeypatch):
+def test_a_task_that_stops_early_and_a_worker_of_another_version_are_errors(paper_instance, monkeypatch):
     run = Work.run
     monkeypatch.setattr(Work, "run", lambda work, first, count, signals: run(work, first, count - 1, signals))
     with pytest.raises(EngineFailed, match="stopped before it finished"):
         cabai.simulate(paper_instance, "uniform", trajectories=10, threshold="paper", workers=1)
-
-
-def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
     setup = Setup(paper_instance.family, cabai.thresholds.Stylized(), cabai.policies.CO(), arms=3, delta=0.1)
     work = Work([paper_instance], [setup], 0, 2**62, math.inf)
     sent = packed(work)
@@ -312,16 +253,22 @@ def test_a_worker_with_another_version_is_refused(paper_instance, monkeypatch):
         task.unpacked(sent)
 
 
-# --- What is kept instead of rows ------------------------------------------------------------------------------------
-
-
-def test_sums_are_exact():
+def test_sums_and_quantiles_are_exact():
     random = np.random.default_rng(0)
     many = [0.1] * 3000  # whose sum does not fit in 64 bits
     values = np.concatenate([10 ** random.uniform(-100, 100, 500), many, [5e-324, 1e300, 0.0]])
     total, squares = exact_sums(values)
     assert Fraction(total, 2**1126) == sum(map(Fraction, values.tolist()))
     assert Fraction(squares, 2**2252) == sum(Fraction(value) ** 2 for value in values.tolist())
+
+    def of(costs: list[float]) -> Sums:
+        rows = np.zeros(len(costs), [("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
+        rows["cost"] = costs
+        return Sums.of(rows, np.ones((len(costs), 2), np.int64), np.array([0]))
+
+    assert [of([0.3] * 9).quantile(q) for q in (0, 0.5, 1)] == [0.3] * 3
+    assert (of([0.3] * 9).mean, of([0.3] * 9).std, of([7.0]).std) == (0.3, 0.0, 0.0)
+    assert of([1.0, 1e6]).quantile(0.25) == pytest.approx(np.quantile([1, 1e6], 0.25), rel=2**-11)
 
 
 def test_totals_say_what_rows_say(paper_instance):
@@ -355,17 +302,6 @@ def test_sums_do_not_depend_on_how_trajectories_are_cut_nor_on_their_order(paper
     assert pickle.dumps(vars(together)) == pickle.dumps(vars(Sums.of(rows, runs.pulls, right)))
 
 
-def test_quantiles_of_few_and_of_equal_costs():
-    def of(costs: list[float]) -> Sums:
-        rows = np.zeros(len(costs), [("decision", "i8"), ("cost", "f8"), ("steps", "i8")])
-        rows["cost"] = costs
-        return Sums.of(rows, np.ones((len(costs), 2), np.int64), np.array([0]))
-
-    assert [of([0.3] * 9).quantile(q) for q in (0, 0.5, 1)] == [0.3] * 3
-    assert (of([0.3] * 9).mean, of([0.3] * 9).std, of([7.0]).std) == (0.3, 0.0, 0.0)
-    assert of([1.0, 1e6]).quantile(0.25) == pytest.approx(np.quantile([1, 1e6], 0.25), rel=2**-11)
-
-
 def test_memory_does_not_grow_with_trajectories_of_which_a_summary_is_kept():
     instance = cabai.Instance("gaussian", means=[9, 0], costs=[1, 1])
     peaks = []
@@ -379,82 +315,36 @@ def test_memory_does_not_grow_with_trajectories_of_which_a_summary_is_kept():
     assert peaks[1] < 1_600_000 * 8 * 5 / 4  # a quarter of what its rows alone would take
 
 
-@pytest.mark.parametrize(("seconds_each", "cores"), [(1e-6, 8), (3e-5, 1000), (0.01, 1), (5.0, 8)])
-def test_tasks_take_from_a_fifth_of_a_second_to_two(seconds_each, cores):
-    """But for the first ones, those of a single trajectory, and the last few."""
-    chunks, random = Chunks(10**7, 1.0, 0.2, 10**7, 4), np.random.default_rng(1)
-    covered, took = 0, []
-    while chunks.left and len(took) < 5000:
-        first, count = chunks.next(cores)
-        assert first == covered
-        covered += count
-        seconds = count * seconds_each * random.uniform(0.8, 1.2)
-        took.append((count, seconds))
-        chunks.took(count, seconds)
-    assert chunks.left or covered == 10**7
-    usual = [seconds for count, seconds in took[8:-1] if count > 1]
-    assert all(0.15 < seconds < 2 for seconds in usual)
-
-
-# --- What is refused -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_input_is_refused_by_name(paper_instance):
+    for options, message in (
         ({"engine": "joblib"}, "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'jobl"),
         ({"engine": 7}, "got 7"),
         ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
-        ({"address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got None"),
         ({"engine": "processes", "workers": 0}, "workers must be a whole number of at least 1, got 0"),
         ({"keep": "all"}, "keep must be 'rows' or 'summary', got 'all'"),
         ({"keep": "summary", "grid": [5]}, "it needs keep='rows'"),
-    ],
-)
-def test_bad_input_is_refused_by_name(paper_instance, options, message):
-    with pytest.raises(InvalidInput) as refused:
-        cabai.simulate(paper_instance, "uniform", **options)
-    assert message in str(refused.value)
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            cabai.simulate(paper_instance, "uniform", **options)
+        assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--address", "tcp://host:1"], "an address is for a cluster: it needs engine 'dask' or 'ray', got None."),
-        (["--keep", "summary", "--out", "x.parquet"], "--out needs --keep rows: it writes every trajectory."),
-        (["--engine", "spark"], "engine must be one of processes, dask, ray, cuda, or left out, got 'spark'."),
-    ],
-)
-def test_the_shell_refuses_what_does_not_go_together(arguments, message):
-    done = here("simulate", *HARD, *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_a_scheduler_that_is_not_there_is_one_line_and_code_1(monkeypatch):
+def test_the_shell_refuses_what_does_not_go_together_and_a_scheduler_that_is_not_there():
     import dask
 
-    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-        done = here("simulate", *HARD, "--engine", "dask", "--address", "tcp://127.0.0.1:9")
-    assert done.returncode == 1
-    assert done.stderr.startswith("cabai: cannot reach a Dask scheduler at tcp://127.0.0.1:9: ")
-    assert done.stderr.count("\n") == 1
+    for arguments, message, code in (
+        (["--address", "tcp://host:1"], "an address is for a cluster: it needs engine 'dask' or 'ray', got None.", 2),
+        (["--keep", "summary", "--out", "x.parquet"], "--out needs --keep rows: it writes every trajectory.", 2),
+        (["--engine", "spark"], "engine must be one of processes, dask, ray, cuda, or left out, got 'spark'.", 2),
+        (["--engine", "dask", "--address", "tcp://127.0.0.1:9"], "cannot reach a Dask scheduler at tcp://127.0", 1),
+    ):
+        with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+            done = here("simulate", *HARD, *arguments)
+        assert (done.returncode, message in done.stderr, done.stderr.count("\n")) == (code, True, 1)
 
 
-@pytest.mark.slow
-def test_a_ray_cluster_that_is_not_there_is_one_line_and_code_1():
-    code = "import sys; from cabai.cli import main; main()"
-    command = [sys.executable, "-c", code, "simulate", *HARD, "--engine", "ray", "--address", "127.0.0.1:9"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert done.stderr.startswith("cabai: cannot reach a Ray cluster at 127.0.0.1:9: ")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("extra", [("dask", "distributed"), ("ray", "ray"), ("processes", "joblib")])
-def test_what_is_not_installed_is_told(paper_instance, monkeypatch, extra):
-    engine, package = extra
+@pytest.mark.parametrize(("engine", "package"), [("dask", "distributed"), ("ray", "ray"), ("processes", "joblib")])
+def test_what_is_not_installed_is_told(paper_instance, monkeypatch, engine, package):
     monkeypatch.setitem(sys.modules, package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)

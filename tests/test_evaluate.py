@@ -47,17 +47,10 @@ def test_a_winner_a_bill_and_the_scores():
     assert str(found) == str(found.status)
 
 
-@pytest.mark.parametrize(
-    "items", [range(300), list(range(300)), np.arange(300), tuple(f"text {i}" for i in range(300))]
-)
+@pytest.mark.parametrize("items", [range(300), np.arange(300), tuple(f"text {i}" for i in range(300))])
 def test_items_are_any_sequence(items):
     seen = []
-
-    def test(arm, item):
-        seen.append(item)
-        return arm == "b"
-
-    found = cabai.evaluate(ARMS, items, test)
+    found = cabai.evaluate(ARMS, items, lambda arm, item: (seen.append(item), arm == "b")[1])
     assert found.decision == "b"
     assert set(seen) <= set(items)
     assert set(found.scores["b"]) <= set(range(300))
@@ -269,9 +262,6 @@ def test_scores_of_another_dataset_or_range_are_not_reused():
     same = [f"old {i}" for i in range(50)]
     with pytest.raises(cabai.InvalidInput, match="another range"):
         cabai.evaluate(["a", "b"], same, lambda a, i: 50, reuse=first, family="bounded(low=0, high=100)")
-    second = cabai.evaluate(["a", "b", "c"], same, lambda arm, item: arm == "c", reuse=first, seed=2)
-    with pytest.raises(cabai.InvalidInput, match="gives an order that study"):
-        cabai.evaluate(["a", "b", "c", "d"], same, lambda arm, item: arm == "d", reuse=second, seed=1)
 
 
 def test_an_async_test_that_leaves_does_not_hang():
@@ -299,7 +289,7 @@ def test_an_arm_that_fails_on_the_first_items_is_not_stuck():
         cabai.evaluate(["a", "b"], range(40), lambda arm, item: 1 / (arm == "b"), seed=1)
 
 
-def test_a_pull_that_is_still_tried_here_is_not_tried_again():
+def test_a_pull_that_is_still_tried_here_is_not_tried_again(monkeypatch):
     """Though its lease has ended, since the process stood still."""
     study = cabai.create_study("stood still", arms=["a", "b"], items=20, lease=0.05, costs=[1, 1], storage="memory")
     tried = Counter()
@@ -310,14 +300,8 @@ def test_a_pull_that_is_still_tried_here_is_not_tried_again():
             time.sleep(0.5)  # longer than the lease, which a busy main thread does not renew
         return float(arm == "a")
 
-    import cabai.study.run.loop as runner
-
-    renew = runner.Loop.renew
-    runner.Loop.renew = lambda self: None
-    try:
-        study.run(test, workers=3)
-    finally:
-        runner.Loop.renew = renew
+    monkeypatch.setattr("cabai.study.run.loop.Loop.renew", lambda self: None)
+    study.run(test, workers=3)
     assert max(tried.values()) == 1
 
 

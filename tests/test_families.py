@@ -83,19 +83,6 @@ def test_interval_ends_are_where_the_divergence_is_the_level(name):
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_intervals_contain_the_mean_and_grow_with_the_level(name):
-    family = family_of(name)
-    for mean in filter(family.allows_mean, CENTRES):
-        assert family.interval(mean, 0) == (mean, mean)
-        ends = [family.interval(mean, level) for level in LEVELS]
-        assert all(low <= mean <= high for low, high in ends)
-        assert all(family.allows_mean(low) or low == 0 for low, _ in ends)
-        assert all(family.allows_mean(high) or high == math.inf for _, high in ends)
-        assert [low for low, _ in ends] == sorted((low for low, _ in ends), reverse=True)
-        assert [high for _, high in ends] == sorted(high for _, high in ends)
-
-
 def instance(family="gaussian", means=(1, 0), costs=(1, 1), **options):
     return lambda: Instance(family, means, costs, **options)
 
@@ -110,40 +97,26 @@ COSTS = "known: fixed, uniform, two-point, beta, exponential."
         (lambda: family_of("exponential").divergence(1, 0), "q must be positive for the exponential family, got 0."),
         (lambda: family_of("gaussian").divergence(math.nan, 0), "p must be a finite number, got nan."),
         (instance("bernoulli", [1.1, 0.5]), "means[0] must be in [0, 1] for the bernoulli family, got 1.1."),
-        (instance("bernoulli", [0.5, -1e-9]), "means[1] must be in [0, 1] for the bernoulli family, got -1e-09."),
         (instance("poisson", [-0.5, 1]), "means[0] must be 0 or positive for the poisson family, got -0.5."),
         (instance("exponential", [0, 1]), "means[0] must be positive for the exponential family, got 0.0."),
-        (instance(means=[], costs=[]), "means must not be empty."),
         (instance(means=[1], costs=[1]), "an instance needs at least 2 arms, got 1."),
         (instance(means=[1, 0, 2]), "means and costs must have the same length, got 3 means and 2 costs."),
-        (instance(means=[1, math.nan]), "means[1] must be a finite number, got nan."),
         (instance(means=[1, 10**400]), "means[1] must be a number, got 1000"),
-        (instance(means=["1", 0]), "means[0] must be a finite number, got '1'."),
-        (instance(means=[1, "many"]), "means[1] must be a number, got 'many'."),
-        (instance(means=[[1, 0], [0, 1]]), "means[0] must be a number, got [1, 0]."),
         (instance(means=np.eye(2)), "means must be a flat list of numbers, got an array of shape (2, 2)."),
         (instance(means="10"), "means must be a list of numbers, got '10'."),
         (instance(costs={1: 1, 2: 1}), "costs must be a list of numbers, got {1: 1, 2: 1}."),
-        (instance(costs=[math.inf, 1]), "costs[0] must be a finite number, got inf."),
         (instance(costs=[1, 0]), "costs[1] must be positive, got 0.0."),
         (instance("Bernouli"), "unknown family 'Bernouli'; did you mean bernoulli? known: gaussian, bernoulli, poiss"),
         (instance("gausian(variance=2)"), "unknown family 'gausian(variance=2)'; did you mean gaussian?"),
-        (instance(""), "unknown family ''; known: gaussian"),
         (instance(int), "family must be a name or a family, got <class"),
         (instance("bernoulli(variance=2)"), "family bernoulli cannot take 'variance=2'; its parameters: none."),
-        (instance("gaussian(2)"), "family gaussian cannot take '2'; its parameters: variance."),
-        (instance("gaussian(variance=1, variance=2)"), "family gaussian cannot take 'variance=2'; its parameters: var"),
         (instance("gaussian(variance=wide)"), "variance must be a number, got 'wide'."),
-        (instance(variance=0), "variance must be positive, got 0."),
-        (instance(variance=math.inf), "variance must be a finite number, got inf."),
         (lambda: Gaussian(variance="2"), "variance must be a finite number, got '2'."),
         (instance("poisson", variance=2), "variance belongs to the gaussian family only, got variance=2 for poisson."),
         (instance(names=["a", "b", "c"]), "names must be 2 non-empty strings, one per arm, got ['a', 'b', 'c']."),
         (instance(names="ab"), "names must be 2 non-empty strings, one per arm, got 'ab'."),
-        (instance(names=["a", ""]), "names must be 2 non-empty strings, one per arm, got ['a', '']."),
         (instance(names=["a", "a"]), "names must differ from each other, got ['a', 'a']."),
         (instance(cost_model="fix"), f"unknown cost model 'fix'; {COSTS}"),
-        (instance(cost_model=["fixed"]), f"unknown cost model ['fixed']; {COSTS}"),
     ],
 )
 def test_what_makes_no_instance_is_refused(call, message):
@@ -152,57 +125,31 @@ def test_what_makes_no_instance_is_refused(call, message):
     assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("name", "reward", "message"),
-    [
+def test_rewards_outside_the_family_are_refused():
+    for name, reward, message in (
         ("bernoulli", 0.5, "0 or 1 for the bernoulli family, got 0.5."),
         ("poisson", 1.5, "a whole number, 0 or more, for the poisson family, got 1.5."),
-        ("poisson", -1, "a whole number, 0 or more, for the poisson family, got -1."),
         ("exponential", 0, "positive for the exponential family, got 0."),
-        (
-            "bounded",
-            1.2,
-            "in [0, 1] for the bounded family, got 1.2. For another range: family='bounded(low=1, high=5)'.",
-        ),
+        ("bounded", 1.2, "in [0, 1] for the bounded family, got 1.2. For another range: family='bounded(low=1, high"),
         ("gaussian", math.inf, "a finite number, got inf."),
         ("gaussian", None, "a number, got None."),
-    ],
-)
-def test_rewards_outside_the_family_are_refused(name, reward, message):
-    with pytest.raises(InvalidInput) as error:
-        family_of(name).check_reward(reward)
-    assert str(error.value) == f"reward must be {message}"
+    ):
+        with pytest.raises(InvalidInput) as error:
+            family_of(name).check_reward(reward)
+        assert str(error.value).startswith(f"reward must be {message}")
+    checked = [family_of("poisson").check_reward(each) for each in (0, 2**53, np.int64(3), True)]
+    assert (checked, {type(each) for each in checked}) == ([0, 2**53, 3, 1], {float})
 
 
-REWARDS = {
-    "gaussian": [-1e9, 0, 2.5], "bernoulli": [0, 1, True, np.float64(1)], "bounded": [0, 0.3, 1],
-    "poisson": [0, 1, 2**53, np.int64(3)], "exponential": [1e-100, 1.0, 1e100],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REWARDS)
-def test_rewards_are_returned_as_floats(name):
-    for reward in REWARDS[name]:
-        checked = family_of(name).check_reward(reward)
-        assert type(checked) is float
-        assert checked == reward
-
-
-@pytest.mark.parametrize("text", [*FAMILIES.names, "gaussian(variance=0.25)", "gaussian(variance=0.123456789012)"])
-def test_a_family_is_written_as_it_is_read(text):
-    assert str(family_of(text)) == text
-    assert family_of(str(family_of(text))) == family_of(text)
-
-
-def test_the_ways_to_name_a_family_and_a_variance_agree():
+def test_the_ways_to_name_a_family_and_to_give_means_agree():
+    for text in (*FAMILIES.names, "gaussian(variance=0.25)", "gaussian(variance=0.123456789012)"):
+        assert str(family_of(text)) == text
+        assert family_of(str(family_of(text))) == family_of(text)
     assert family_of(Gaussian) == Gaussian()
     assert Instance(Poisson, [1, 0], [1, 1]) == Instance("poisson", [1, 0], [1, 1])
     ways = [family_of("gaussian(variance=4)"), family_of("gaussian", 4), family_of(Gaussian(variance=9), 4.0)]
     assert set(ways) == {Gaussian(variance=4)}
     assert Instance("gaussian", [1, 0], [1, 1], variance=4) == Instance("Gaussian( variance = 4 )", [1, 0], [1, 1])
-
-
-def test_an_instance_takes_lists_tuples_ranges_and_arrays_and_keeps_its_own_copy():
     means = np.array([1.0, 0.0])
     instance = Instance("gaussian", means, (1, 2))
     means[0] = 5

@@ -38,9 +38,6 @@ def test_a_race_that_has_nearly_paid_for_everything_pays_for_the_rest_and_is_exa
     assert (after <= 1.5 * before + 1e-12).all()
     assert (after <= 1).all()
     assert (before[changed] >= 1 / 1.5 - 1e-12).all()
-
-
-def test_a_tenth_is_usual_for_the_cheapest_and_nothing_for_the_best():
     usual = shares_and_answers(None, 0.05)[0]
     assert (usual == shares_and_answers(0.1, 0.05)[0]).all()
     table = on_the_edge(2)

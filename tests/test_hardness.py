@@ -1,7 +1,7 @@
 """What a policy pays in the limit: its formula against a run without noise, closed forms, and simulation."""
 
+import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import cabai
 import reference
 from cabai import Instance, InvalidInput, bound
-from cabai.thresholds import Threshold
 from combinations import covering
 from conftest import variance_of
 
@@ -78,77 +77,17 @@ def test_a_run_without_noise_pays_the_hardness_for_each_nat(name, policy):
     assert bound(instance).hardness_of(policy) == pytest.approx(slope, rel=0, abs=tolerance)
 
 
-@dataclass(frozen=True)
-class Constant(Threshold):
-    """log(1/delta), which does not grow with t: what a run pays is then linear in it, but for a constant."""
-
-    name = "constant"
-    proof = "none"
-
-    def parameters(self, family, arms, delta):
-        return {"level": -math.log(delta)}
-
-
-def slope_in_simulation(instance: Instance, policy: str, low: float, high: float, trajectories: int):
-    """Mean cost of each further nat between two levels of evidence, and its standard error; the same rewards at both.
-
-    Levels in nats, delta = e^-level: far smaller than anybody needs, because it is a limit that is tested.
-    """
-    below, above = (
-        cabai.simulate(
-            instance, policy, threshold=Constant(), delta=math.exp(-level), trajectories=trajectories, seed=3
-        ).costs
-        for level in (low, high)
-    )
-    differences = (above - below) / (high - low)
-    return differences.mean(), differences.std(ddof=1) / math.sqrt(trajectories)
-
-
-def check_slope(instance, policy, low, high, trajectories):
-    """Within 5 standard errors (a false alarm once in 1.7 million), and one nat for each doubling of the level: what
-    noise adds to a run grows like the logarithm of its length, at most. (Where two rivals are equally hard, the later
-    of the two decides, which adds the square root of the level: no such instance here.)"""
-    mean, error = slope_in_simulation(instance, policy, low, high, trajectories)
-    hardness = bound(instance).hardness_of(policy)
-    assert abs(mean - hardness) < 5 * error + hardness * math.log2(high / low) / (high - low)
-
-
-@pytest.mark.parametrize("policy", covering(POLICIES, most=3))
-def test_simulated_cost_grows_as_the_hardness(policy, paper_instance):
-    check_slope(paper_instance, policy, 60, 120, trajectories=400)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", INSTANCES)
-def test_simulated_cost_grows_as_the_hardness_in_every_family(name, policy):
-    """ctas by ratio: by deficit it has an early surplus on arms of small share, and is long in working it off."""
-    tracked = "ctas(tracking=ratio)" if policy == "ctas" else policy
-    check_slope(INSTANCES[name], tracked, 100, 200, trajectories=1000)
-
-
-@pytest.mark.parametrize("costs", [(1, 1), (1, 0.01), (0.2, 7)])
-@pytest.mark.parametrize("gap", [1e-6, 0.5, 40])
-def test_co_is_optimal_for_two_gaussian_arms(costs, gap):
-    pair = bound(Instance("gaussian", [gap, 0], costs, variance=3))
-    assert pair.hardness_of("co") == pytest.approx(pair.hardness, rel=1e-9)
-
-
-def test_co_is_a_hundredth_and_a_half_from_optimal_on_the_papers_instance(paper_instance):
+def test_co_is_optimal_for_two_gaussian_arms(paper_instance):
+    for gap, costs in itertools.product([1e-6, 0.5, 40], [(1, 1), (1, 0.01), (0.2, 7)]):
+        pair = bound(Instance("gaussian", [gap, 0], costs, variance=3))
+        assert pair.hardness_of("co") == pytest.approx(pair.hardness, rel=1e-9)
     paper = bound(paper_instance)
     assert paper.hardness_of("co") / paper.hardness == pytest.approx(1.014, abs=5e-4)
-
-
-@pytest.mark.parametrize("rivals", [1, 4, 16, 100, 2500])
-@pytest.mark.parametrize("tilt", [0.1, 1, 3])
-def test_co_on_equal_gaussian_rivals_has_a_closed_form(rivals, tilt):
-    """With sqrt(c_a/c_1) = tilt/sqrt(n), T_CO/T* = 1 + (sqrt(n) + 1/sqrt(n) - 2) tilt/(1 + tilt)²: sqrt(n)/4 and a half
-    more at the worst costs, tilt = 1."""
-    costs = [1.0] + [tilt**2 / rivals] * rivals
-    solved = bound(Instance("gaussian", [1.0] + [0.0] * rivals, costs))
-    root = math.sqrt(rivals)
-    expected = 1 + (root + 1 / root - 2) * tilt / (1 + tilt) ** 2
-    assert solved.hardness_of("co") / solved.hardness == pytest.approx(expected, rel=1e-9)
+    assert paper.hardness_of("ctas(exploration=0.5, tracking=ratio)") == paper.hardness
+    assert paper.hardness_of(cabai.policies.CO()) == paper.hardness_of("co")
+    level = bound(Instance("poisson", [3, 2, 1], [2, 2, 2]))
+    assert level.hardness_of("racing") == pytest.approx(level.hardness_of("co"), rel=1e-12)
+    assert level.hardness_of("tas") == pytest.approx(level.hardness, rel=1e-12)
 
 
 def random_instance(draw):
@@ -170,18 +109,6 @@ def test_no_policy_is_below_the_bound_and_scaling_the_costs_scales_its_hardness(
     order = draw.permutation(len(instance))
     shuffled = Instance(instance.family, instance.means[order], 7 * instance.costs[order])
     assert bound(shuffled).hardness_of(policy) == pytest.approx(7 * own, rel=1e-9)
-
-
-def test_racing_is_co_where_all_costs_are_equal():
-    level = bound(Instance("poisson", [3, 2, 1], [2, 2, 2]))
-    assert level.hardness_of("racing") == pytest.approx(level.hardness_of("co"), rel=1e-12)
-    assert level.hardness_of("tas") == pytest.approx(level.hardness, rel=1e-12)
-
-
-def test_parameters_of_a_policy_do_not_change_its_limit(paper_instance):
-    paper = bound(paper_instance)
-    assert paper.hardness_of("ctas(exploration=0.5, tracking=ratio)") == paper.hardness
-    assert paper.hardness_of(cabai.policies.CO()) == paper.hardness_of("co")
 
 
 @cabai.policy

@@ -46,7 +46,7 @@ def test_lm_evaluation_harness(recipes, monkeypatch):
     assert all(score == knows(arm, item) for arm, scores in found.scores.items() for item, score in scores.items())
 
 
-def test_vllm(recipes):
+def test_vllm_dspy_optuna_and_langfuse(recipes):
     def model(name):
         def generate(texts):
             return [SimpleNamespace(outputs=[SimpleNamespace(text=str(knows(name, int(each))))]) for each in texts]
@@ -56,9 +56,6 @@ def test_vllm(recipes):
     items = [{"text": str(i)} for i in range(ITEMS)]
     models = {name: model(name) for name in SKILLS}
     assert recipes.vllm(models, items, lambda item, answer: float(answer), seed=1).decision == "large"
-
-
-def test_dspy_and_optuna(recipes):
     devset = [SimpleNamespace(number=i, inputs=lambda i=i: {"number": i}) for i in range(ITEMS)]
     programs = {name: lambda number, name=name: knows(name, number) for name in SKILLS}
     assert recipes.dspy(programs, devset, lambda example, answer: answer, seed=1).decision == "large"
@@ -67,8 +64,6 @@ def test_dspy_and_optuna(recipes):
     found = recipes.optuna(study, range(ITEMS), lambda given, item: knows(given["name"], item), finalists=2, seed=1)
     assert (found.decision, set(found.study.arms)) == ("trial 2", {"trial 1", "trial 2"})
 
-
-def test_langfuse(recipes):
     def run_experiment(name, data, task, evaluators):
         values = [evaluators[0](task(item)) for item in data]
         return SimpleNamespace(item_results=[SimpleNamespace(evaluations=[value]) for value in values])

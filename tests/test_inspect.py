@@ -119,13 +119,13 @@ def test_samples_that_fail_count_as_the_worst_and_arms_that_fail_do_not_count():
     failed = [row for row in some.study.observations() if row["failed"]]
     assert failed
     assert all("provider says no" in row["failed"] and some.scores[row["arm"]][row["item"]] == 0 for row in failed)
-    for arms, options, said in [
-        (["fake/a-50", "fake/x-50-0-100"], {}, "provider says no"),
-        (["fake/a-50", "fake/b-75"], {"scorer": "keyed.nan", "by": "keyed"}, "not scored"),
-    ]:
+    for by, arm, options, said in (
+        ("match", "fake/x-50-0-100", {}, "provider says no"),
+        ("keyed", "fake/b-75", {"scorer": "keyed.nan"}, "not scored"),
+    ):
         with pytest.raises(cabai.RunFailed, match=rf"failed \d+ times in a row.*{said}") as ended:
-            evaluate(fake.sums(by=options.pop("by", "match")), arms, retry_on_error=0, **options)
-        assert ended.value.evaluation.scores[arms[1]] == {}
+            evaluate(fake.sums(by=by), ["fake/a-50", arm], retry_on_error=0, **options)
+        assert ended.value.evaluation.scores[arm] == {}
 
 
 def test_bills_are_in_dollars_for_all_models_of_a_sample():
@@ -281,7 +281,7 @@ def test_arms_may_be_agents_and_may_work_in_a_sandbox():
     assert found.spent < 0.5 * found.full_cost
 
 
-def test_another_dataset_under_the_same_name_is_refused():
+def test_another_dataset_under_the_same_name_is_refused_and_earlier_scores_are_reused():
     evaluate(fake.sums(40), MODELS[:2], name="same", log_dir="logs")
     changed = fake.sums(40)
     changed.dataset[3].target = "another"
@@ -289,9 +289,6 @@ def test_another_dataset_under_the_same_name_is_refused():
         evaluate(changed, MODELS[:2], name="same", log_dir="logs")
     again = evaluate(fake.sums(40), MODELS[:2], name="same", log_dir="logs")
     assert (again.decision is not None, again.logs) == (True, [])
-
-
-def test_a_goal_a_budget_and_earlier_scores():
     first = evaluate(fake.sums(60), MODELS[:2], max_cost=12)
     assert (first.decision, first.spent) == (None, 12)
     goal = {"goal": "cheapest", "epsilon": 0.5, "slack": 0.05, "costs": [1, 20, 5]}
@@ -368,11 +365,7 @@ def test_replays_of_whole_logs_bill_tokens_and_plans_take_a_scorer(tmp_path, mon
 
 
 def test_it_takes_what_the_table_of_settings_lists():
-    given = inspect.signature(evaluate).parameters
-    own = {"task", "page", "options"}
-    written = {
-        name: REQUIRED if each.default is each.empty else each.default
-        for name, each in given.items()
-        if name not in own
-    }
+    given, own = inspect.signature(evaluate).parameters, {"task", "page", "options"}
+    written = {name: each.default for name, each in given.items() if name not in own}
+    written = {name: REQUIRED if default is inspect.Parameter.empty else default for name, default in written.items()}
     assert written == {name: row.default_in("inspect") for name, row in settings_for("inspect").items()}

@@ -192,9 +192,6 @@ def test_a_script_shows_one_traceback_and_ends(tmp_path):
     assert sorted(pull.offers for pull in study.ask(2)) == [2, 2]
 
 
-# --- Compiling -------------------------------------------------------------------------------------------------------
-
-
 def test_an_interrupt_while_llvm_calls_back_is_heard(monkeypatch, paper_instance):
     """An exception in a function that C code calls is printed and lost: so it must not be raised there."""
     end, lost = threading.Event(), []

@@ -128,23 +128,17 @@ def test_the_order_is_random_unless_a_seed_is_given():
 
 BAD = [
     ({"items": 0}, "items must be from 1 to"),
-    ({"items": []}, "there must be from 1 to"),
     ({"items": ["x", "x"]}, "'x' appears twice"),
-    ({"items": [1, "1"]}, "'1' appears twice"),
     ({"items": ["x", None]}, "an item's id must be a string or a whole number"),
     ({"items": "questions.jsonl"}, "cannot read questions.jsonl"),
-    ({"items": {"a": 1}}, "items must be a sequence"),
     ({"items": [{"id": "x"}, {}]}, "1 of 2 items have no id"),
     ({"family": "gaussian(variance=1)"}, "needs scores in a known range"),
-    ({"family": "poisson"}, "needs scores in a known range"),
     ({"policy": "co"}, "has its own policy"),
     ({"threshold": "evalue"}, "has its own threshold"),
     ({"race": "horse"}, "race must be one of paired, champion"),
     ({"race": "champion", "epsilon": 0.1}, "needs epsilon 0"),
     ({"failed": "best"}, "failed must be worst, stop or a score"),
-    ({"failed": 2}, "reward"),
     ({"speculate": -1}, "speculate must not be negative"),
-    ({"speculate": float("nan")}, "speculate must be a finite number"),
     ({"failed": "stop", "on_lapse": "fail"}, "nothing may fail"),
     ({"full_cost": 10}, "leave full_cost out"),
 ]
@@ -156,19 +150,16 @@ def test_what_makes_no_sense_is_refused(options, message):
         new(**options)
 
 
-def test_another_dataset_is_another_study():
+def test_another_dataset_is_another_study_and_a_score_out_of_range_is_refused():
     study = new(["x", "y"])
     for items, words in ((["x", "z"], "x, z"), (3, "3 "), (["x", "y", "z"], "x, y, z")):
         with pytest.raises(cabai.InvalidInput, match="items is 2") as refused:
             cabai.create_study(study.name, arms=ARMS, items=items, storage="memory", load_if_exists=True)
         assert words in str(refused.value)
-
-
-@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), "1", None])
-def test_a_score_out_of_range_is_refused_and_never_clipped(reward):
     study = new()
-    with pytest.raises(cabai.InvalidInput):
-        study.tell(study.ask(), reward, 1)
+    for reward in (-0.1, 1.1, float("nan"), "1", None):
+        with pytest.raises(cabai.InvalidInput):
+            study.tell(study.ask(), reward, 1)
     assert study.observations() == []
 
 
@@ -187,7 +178,7 @@ def test_a_failed_evaluation_has_the_score_that_was_declared():
 
 
 def test_many_failures_of_an_arm_are_warned_of():
-    study, said = new(seed=1), []
+    study = new(seed=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(12):
@@ -217,9 +208,7 @@ def test_a_budget_holds():
 
 
 def test_a_study_that_costs_more_than_its_dataset_says_so_once():
-    study = cabai.create_study(
-        f"items {next(NAMES)}", arms=["a", "b"], family="bernoulli", costs=[1, 1], full_cost=5, storage="memory"
-    )
+    study = new(None, arms=["a", "b"], family="bernoulli", costs=[1, 1], full_cost=5)
     for i in range(5):
         study.tell(study.ask(), i % 2)
     with pytest.warns(cabai.CostlyStudy, match="evaluating everything would have cost 5"):
@@ -311,9 +300,8 @@ def test_a_run_from_a_file(tmp_path):
 def test_ask_and_tell_on_the_shell(tmp_path):
     (tmp_path / "items.csv").write_text("id,question\nx,1 + 1\ny,2 + 2\n")
     where = ("--storage", f"sqlite:///{tmp_path}/cabai.db")
-    made = here(
-        "study", "create", "s", "--arms", "a,b", "--items", str(tmp_path / "items.csv"), "--costs", "1,2", *where
-    )
+    items = str(tmp_path / "items.csv")
+    made = here("study", "create", "s", "--arms", "a,b", "--items", items, "--costs", "1,2", *where)
     assert made.returncode == 0, made.stderr
     for _ in range(4):
         asked = here("study", "ask", "s", *where)

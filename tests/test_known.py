@@ -15,6 +15,7 @@ import reference
 from cabai import Statistics
 from cabai.datasets.race import Race
 from cabai.thresholds import Contrast
+from plain_race import PlainRace
 from studies import new, reloaded
 
 DELTA = 0.1
@@ -197,26 +198,13 @@ def test_arms_that_a_policy_has_dropped_stay_out():
     assert seen > 2
 
 
-# --- Races ------------------------------------------------------------------------------------------------------------
-
-
 def capital_in_plain_python(race: Race, b: int, a: int, epsilon: float, level: float) -> float:
-    """The largest capital so far, gambler by gambler and item by item, as docs/theory/race.md has it."""
-    n, least = race.items, min(0.5, math.sqrt(2 * level / race.items))
-    bets = [least ** (1 - g / 7) for g in range(8)]
-    capital, most, lead = [1 / 8] * 8, 1.0, 0.0
+    """The largest capital so far, of a race of these two."""
+    plain = PlainRace(2, race.items, delta=math.exp(-level), epsilon=epsilon, number=float)
     for j in range(min(race.board.prefix[b], race.board.prefix[a])):
-        d = race.board.shares[b, j] - race.board.shares[a, j]
-        m = (-n * epsilon - lead) / (n - j)
-        if -1 < m < 1:
-            for g, bet in enumerate(bets):
-                x = min(bet * (1 + m) * n / (n - j), max(bet, 0.9))
-                capital[g] *= 1 - x + x * (1 + d) / (1 + m)
-            most = max(most, sum(capital))
-        lead += d
-        if lead - (n - j - 1) > -n * epsilon:
-            return math.inf
-    return most
+        plain.tell(0, j, race.board.shares[b, j])
+        plain.tell(1, j, race.board.shares[a, j])
+    return plain.best[len(plain.epsilons) - 1, 0, 1]
 
 
 @pytest.mark.parametrize(("epsilon", "seed"), [(0.0, 1), (0.05, 2), (0.3, 3)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai import Instance, Statistics, simulate
+from cabai import Instance, Statistics
 from cabai.core.compiling import compiled
 from cabai.core.state import Record
 from cabai.families import Bounded
@@ -49,16 +49,6 @@ def test_what_is_drawn_has_the_mean_and_the_spread_asked_for(instance):
         fourth = ((drawn - drawn.mean()) ** 4).mean()
         error = np.sqrt(max(fourth - drawn.var() ** 2, 0) / count)
         assert drawn.var() == pytest.approx(sd * sd, abs=6 * error + 1e-12 + 2 * sd * sd / count)
-
-
-def test_a_range_changes_the_unit_and_nothing_else():
-    """Means, standard deviations and epsilon in units of the range: the same pulls."""
-    plain = Instance("bounded", [0.75, 0.5, 0.25], [1, 2, 1], law="beta", sd=0.125)
-    wide = Instance("bounded(low=-4, high=12)", [8, 4, 0], [1, 2, 1], law="beta", sd=2)
-    one, other = simulate(plain, epsilon=0.125, trajectories=50), simulate(wide, epsilon=2, trajectories=50)
-    assert (one.pulls == other.pulls).all()
-    assert (one.decisions == other.decisions).all()
-    assert str(one.threshold) == str(other.threshold) == "bets"
 
 
 def test_a_study_shows_a_range_in_the_units_of_its_rewards():

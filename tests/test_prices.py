@@ -39,16 +39,13 @@ def offline(monkeypatch):
     monkeypatch.setattr(socket, "socket", lambda *_, **__: pytest.fail("the network was asked"))
 
 
-def test_public_prices_need_no_network(offline):
-    """2.50 dollars per million tokens of input, 10 of output: OpenAI's price of gpt-4o since October 2024."""
+def test_public_prices_need_no_network_and_cached_tokens_have_their_own(offline, own):
+    """2.50 dollars per million tokens of input, 10 of output: OpenAI's price of gpt-4o since October 2024. 1.25 dollars
+    per million tokens of gpt-4o that are read from a cache: half the price of others."""
     assert cost("gpt-4o", input_tokens=1_000_000, output_tokens=0) == pytest.approx(2.5)
     assert cost("gpt-4o", input_tokens=1000, output_tokens=100) == pytest.approx(0.0025 + 0.001)
     assert cost("openai/gpt-4o", input_tokens=1000, output_tokens=100) == pytest.approx(0.0035)
     assert cost("gpt-4o", input_tokens=0, output_tokens=0) == 0
-
-
-def test_cached_tokens_have_their_own_price(offline, own):
-    """1.25 dollars per million tokens of gpt-4o that are read from a cache: half the price of others."""
     assert cost("gpt-4o", input_tokens=0, output_tokens=0, cache_read_tokens=1_000_000) == pytest.approx(1.25)
     assert cost("gpt-4o", input_tokens=1_000_000, output_tokens=0, cache_read_tokens=1_000_000) == pytest.approx(3.75)
     both = {"input_tokens": 1, "output_tokens": 1, "cache_read_tokens": 10, "cache_write_tokens": 100}
@@ -59,7 +56,7 @@ def test_cached_tokens_have_their_own_price(offline, own):
     assert without == pytest.approx(cost("gpt-4", input_tokens=1_000_000, output_tokens=0))
 
 
-def test_own_prices_win_over_public_ones(own, monkeypatch):
+def test_own_prices_win_over_public_ones_and_a_changed_file_is_read_again(own, monkeypatch):
     assert cost("gpt-4o", input_tokens=10, output_tokens=1, prices=own) == pytest.approx(1200e-6)
     assert cost("own-4.1", input_tokens=3, output_tokens=2, prices=str(own)) == pytest.approx(7e-6)
     assert cost("org/model:free", input_tokens=3, output_tokens=2, prices=own) == 0
@@ -68,9 +65,6 @@ def test_own_prices_win_over_public_ones(own, monkeypatch):
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0) == 1
     given = {"own-4.1": {"input": 5, "output": 5}}
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=given) == 5
-
-
-def test_a_changed_file_is_read_again(own):
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 1
     own.write_text('["own-4.1"]\ninput = 123.5\noutput = 0')
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 123.5
@@ -87,7 +81,7 @@ def test_an_unknown_model_is_refused_with_those_that_are_close(own):
         cost("zzz/qqq", input_tokens=1, output_tokens=1)
 
 
-def test_a_model_that_is_listed_without_a_price_is_not_free(monkeypatch):
+def test_a_model_without_a_price_is_not_free_and_without_the_package_own_prices_still_do(monkeypatch, own):
     import genai_prices
 
     listed = genai_prices.calc_price(genai_prices.Usage(input_tokens=1), "gpt-4o")
@@ -95,9 +89,6 @@ def test_a_model_that_is_listed_without_a_price_is_not_free(monkeypatch):
     monkeypatch.setattr(genai_prices, "calc_price", lambda *_, **__: listed)
     with pytest.raises(InvalidInput, match="genai-prices has no price for input tokens of model 'gpt-4o'"):
         cost("gpt-4o", input_tokens=1, output_tokens=1)
-
-
-def test_without_the_package_own_prices_still_do(own, monkeypatch):
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 1
     with pytest.raises(ModuleNotFoundError, match=r"this needs genai_prices.*pip install \"\.\[prices\]\""):

@@ -19,14 +19,11 @@ PLAIN = [
     for line in """ask x
     ask x -n 2
     ask x --number 3 --worker me --json
-    ask --json x
     tell x PULL --reward 1 --cost 0.5
     tell x PULL --cost 2.5e-1 --reward 0 --json
     tell x PULL --failed late --cost 1
-    tell x PULL --reward 7
     tell x PULL --reward 1
     tell x no-pull --reward 1 --cost -1
-    ask nope
     ask ended
     ask x -n 0
     ask x --storage sqlite:///nowhere.db
@@ -38,15 +35,11 @@ OTHERS = [
     ask x y
     ask x -n two
     ask x --help
-    ask x -n
-    ask -x
     ask x --number=2
-    ask x -n2
     ask x -n 1 -n 2
     ask x --worker --json y
     tell x
     tell x 1-1 --reward nan
-    tell x 1-1 --reward 1_0
     status x""".splitlines()
 ]
 
@@ -97,9 +90,6 @@ def test_it_loads_neither_typer_nor_the_compiler(tmp_path):
     [pull] = json.loads(apart("study", "ask", "x", "--json", cwd=tmp_path).stdout)["pulls"]
     assert set(pull) == {"id", "arm", "item", "number", "expires", "offers", "metadata"}
     assert pull["arm"] == "b"
-
-
-# --- Completion ------------------------------------------------------------------------------------------------------
 
 
 def completed(*words: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from cabai.core.compiling import compiled
 from cabai.datasets import board
 from cabai.datasets.dataset import ScoreTable, permutation
-from cabai.datasets.race import RACES, TESTS, Race, functions_of, race_of
+from cabai.datasets.race import RACES, Race, functions_of, race_of, started
 from cabai.datasets.replaying import replay
 from cabai.support.specialise import specialised
 from cabai.support.validation import InvalidInput
@@ -82,9 +82,6 @@ def same(race, plain, costs):
             assert found >= race.board.target
 
 
-# Exactness
-
-
 @pytest.mark.parametrize("workers", [1, 7])
 @pytest.mark.parametrize("race", RACES)
 def test_each_pull_is_that_of_the_plain_version(race, workers):
@@ -102,14 +99,11 @@ def test_each_pull_is_that_of_the_plain_version(race, workers):
     assert ends == {False, True}  # some races end early, and some with everything
 
 
-def told_one_by_one(name, orders, table, terms):
-    races = []
-    for order in orders:
-        race = Race(*table.shape, race=name, **terms)
-        for arm, position in order:
-            race.tell(arm, position, table[arm, position])
-        races.append(race.board)
-    return races
+def told(name, order, table, terms):
+    race = Race(*table.shape, race=name, **terms)
+    for arm, position in order:
+        race.tell(arm, position, table[arm, position])
+    return race.board
 
 
 def told_at_once(name, order, table, terms, rng):
@@ -122,7 +116,7 @@ def told_at_once(name, order, table, terms, rng):
 
 
 def told_to_kernel(tell, name, order, table, terms):
-    state = TESTS[name].start(*table.shape, terms["delta"], terms["epsilon"])
+    state = started(*table.shape, terms["delta"], terms["epsilon"], name)
     for arm, position in order:
         tell(state, arm, position, table[arm, position])
     return state
@@ -138,7 +132,7 @@ def test_evidence_is_the_same_to_the_last_bit_whatever_the_order_of_arrival_and_
         terms = {"delta": 0.1, "epsilon": 0.0 if name == "champion" else float(rng.choice([0, 0.03]))}
         cells = [(a, i) for a in range(arms) for i in range(items) if i < 0.7 * items or rng.random() < 0.9]
         orders = [rng.permutation(cells).tolist() for _ in range(3)]
-        found = told_one_by_one(name, [cells, *orders[:2]], table, terms)
+        found = [told(name, each, table, terms) for each in (cells, *orders[:2])]
         found.append(told_at_once(name, orders[0], table, terms, rng))
         found += [told_to_kernel(form, name, orders[2], table, terms) for form in (kernel, compiled(kernel))]
         for other in found[1:]:
@@ -168,72 +162,6 @@ def test_sums_are_rounded_once():
         race.tell_many([(0, j, share) for j, share in enumerate(shares)])
         exact = [math.fsum(shares[:j]) for j in range(0, 3001, 100)]
         assert race.board.sums[0, ::100].tolist() == exact
-
-
-# Facts that the proof stands on
-
-
-@pytest.mark.parametrize("race", RACES)
-def test_no_capital_against_the_best_arm_grows_on_average(race):
-    """After the first items of an order, the mean over what the next may be, for each table in which arm 0 is best."""
-    for seed in range(150):
-        rng = np.random.default_rng([seed, 7])
-        arms, items = int(rng.integers(2, 5)), int(rng.integers(2, 14))
-        table = some_table(rng, arms, items)
-        table = table[np.argsort(-table.sum(axis=1), kind="stable")]
-        behind = (table[0].sum() - table.sum(axis=1)) / items
-        epsilon = 0.0 if race == "champion" or behind[-1] <= 0 else float(rng.choice([0.0, behind[-1]]))
-        seen = int(rng.integers(0, items))
-        before, worse = told_up_to(race, table, seen, epsilon), behind >= epsilon
-        now = capital_against_best(before, worse)
-        for first in range(seen, items):
-            table[:, [seen, first]] = table[:, [first, seen]]
-            after = told_up_to(race, table, seen + 1, epsilon)
-            assert np.isfinite(after.best[..., worse, 0] if race == "paired" else after.best[..., 0]).all()
-            now = now - capital_against_best(after, worse) / (items - seen)
-            table[:, [seen, first]] = table[:, [first, seen]]
-        assert (now > -1e-12).all()
-
-
-def told_up_to(race, table, seen, epsilon):
-    one = Race(*table.shape, delta=1e-9, race=race, epsilon=epsilon)
-    one.tell_many([(a, j, table[a, j]) for a in range(len(table)) for j in range(seen)])
-    return one.board
-
-
-def capital_against_best(state, worse):
-    """Of each rival at 0, and at epsilon of those that are as much worse as that."""
-    totals = state.capital[..., 0, :].sum(axis=-1)
-    return totals if len(totals) == 1 else np.concatenate([totals[0], totals[1][worse]])
-
-
-def test_a_capital_at_0_is_not_above_that_at_epsilon():
-    for seed in range(60):
-        rng = np.random.default_rng([seed, 8])
-        arms, items = int(rng.integers(2, 5)), int(rng.integers(1, 60))
-        table, epsilon = some_table(rng, arms, items), float(rng.choice([0.001, 0.05, 0.4, 0.9]))
-        one = Race(arms, items, delta=float(rng.choice([0.3, 1e-6])), race="paired", epsilon=epsilon)
-        for j, arm in itertools.product(range(items), range(arms)):
-            one.tell(arm, j, table[arm, j])
-            strict, within = np.minimum(one.board.best, one.board.target)
-            assert (strict <= within * (1 + 1e-12)).all()
-
-
-def test_an_arm_that_is_ahead_is_never_thrown_out():
-    for seed in range(60):
-        rng = np.random.default_rng([seed, 9])
-        arms, items = int(rng.integers(2, 6)), int(rng.integers(1, 60))
-        table = some_table(rng, arms, items)
-        one = Race(arms, items, delta=0.6, race="champion")
-        for j, arm in itertools.product(range(items), range(arms)):
-            one.tell(arm, j, table[arm, j])
-            if arm == arms - 1:
-                ahead = table[:, : j + 1].sum(axis=1).round(9)
-                ahead[one.board.out] = -1
-                assert (one.board.best[0, 0, ahead == ahead.max()] < one.board.target).any()
-
-
-# Edges
 
 
 @pytest.mark.parametrize("race", RACES)
@@ -305,15 +233,12 @@ def test_the_smallest_scores_can_be_wanted_and_the_range_declared(race):
         assert np.array_equal(each.board.best, one.board.best)
 
 
-def test_epsilon_is_in_units_of_the_scores():
+def test_epsilon_is_in_units_of_the_scores_and_the_champion_race_takes_none():
     table = np.array([[0.4], [0.5]]) + np.random.default_rng(9).random(200) / 2
     told = [
         run(Race(2, 200, delta=0.1, epsilon=0.25 * s, low=0, high=s), table * s, [1, 1])[1] for s in (1.0, 2.0, 1024.0)
     ]
     assert told[0] == told[1] == told[2] < 300
-
-
-def test_the_champion_race_takes_no_epsilon():
     assert race_of(None, 0.1) == "paired"
     with pytest.raises(InvalidInput, match="epsilon 0"):
         race_of("champion", 0.1)
@@ -334,9 +259,6 @@ def test_confidence_is_that_of_the_delta_at_which_it_would_end_and_1_when_all_is
     assert confidences[-1] == 1
 
 
-# The order of the items
-
-
 def test_orders_stay_as_they_are():
     """Stored studies find their order again: these may never change."""
     assert permutation(1, seed=0).tolist() == [0]
@@ -344,16 +266,3 @@ def test_orders_stay_as_they_are():
     assert permutation(10, seed=2**64 - 1).tolist() == [8, 4, 2, 1, 3, 0, 9, 6, 5, 7]
     assert permutation(10, seed=12345, repeat=3).tolist() == [1, 6, 2, 3, 5, 4, 7, 9, 8, 0]
     assert sorted(permutation(1000, seed=1).tolist()) == list(range(1000))
-
-
-def test_orders_are_those_of_splitmix64_in_whole_numbers():
-    def mix(z):
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-        return z ^ (z >> 31)
-
-    step = 0x9E3779B97F4A7C15
-    for items, seed, repeat in ((1, 0, 0), (300, 0, 0), (300, 2**64 - 1, 1), (2000, 987654321, 10**6)):
-        start = mix((mix((seed + step) % 2**64) + repeat * step) % 2**64)
-        keys = [mix((start + i * step) % 2**64) for i in range(1, items + 1)]
-        assert permutation(items, seed, repeat).tolist() == sorted(range(items), key=keys.__getitem__)

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import race_schedules
 from cabai.core.compiling import compiled
 from cabai.datasets.dataset import permutation
-from cabai.datasets.race import PAIRED, RACES, TESTS, functions_of
+from cabai.datasets.race import PAIRED, RACES, functions_of, started
 from cabai.support.specialise import specialised
 
 SLOW = pytest.mark.slow
@@ -24,9 +24,6 @@ AT_MOST = binom.isf(ONCE_IN_A_MILLION, RUNS, DELTA)  # wrong answers of 20,000: 
 @cache
 def kernel(function, race):
     return compiled(specialised(getattr(race_schedules, function), functions_of(race)))
-
-
-# All orders of a few items: exact probabilities
 
 
 def arrangements(kinds, items):
@@ -41,9 +38,9 @@ def check_all_orders(race, columns, items, delta, epsilon=0.0):
     has orders in which arm 0 is beaten in a larger share than delta. Returns the largest share."""
     columns = np.asarray(columns, float).T.copy()
     arms, kinds = columns.shape
-    start = TESTS[race].start
     seen = np.zeros((kinds**items, 3), np.bool_)
-    kernel("all_orders", race)(start(arms, items, delta, epsilon), start(arms, items, delta, epsilon), columns, seen)
+    state, fresh = (started(arms, items, delta, epsilon, race) for _ in range(2))
+    kernel("all_orders", race)(state, fresh, columns, seen)
     found = seen[:, 0] | seen[:, 2]
     digits, same = arrangements(kinds, items)
     sums = columns[:, digits].sum(axis=2)  # exact: all in halves
@@ -116,7 +113,7 @@ def wrong_with_workers(race, table, workers, speculate, kind, epsilon=0.0, runs=
     delays = hostile_delays(table, kind, np.random.default_rng(1))
     due, who, where = np.zeros(workers), np.zeros(workers, np.int64), np.zeros(workers, np.int64)
     for r in range(runs):
-        state, order = TESTS[race].start(arms, items, DELTA, epsilon), permutation(items, 11, r)
+        state, order = started(arms, items, DELTA, epsilon, race), permutation(items, 11, r)
         asked = np.zeros(arms, np.int64)
         wrong += run(state, order, table, delays, prices, rank, speculate, asked, due, who, where) != 0
     return wrong
@@ -131,7 +128,7 @@ def wrong_with_adversary(race, table, epsilon=0.0, good=(0,), runs=RUNS, seed=12
     right = np.isin(np.arange(arms), good)
     wrong = events = 0
     for r in range(runs):
-        state = TESTS[race].start(arms, items, DELTA, epsilon)
+        state = started(arms, items, DELTA, epsilon, race)
         is_wrong = run(state, permutation(items, seed, r), table, prices, rank, right, 0, r % 4)
         within = race == PAIRED and (state.best[-1, ~right, 0] >= state.target).any()
         event = state.beaten[0] or within

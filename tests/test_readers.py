@@ -97,25 +97,19 @@ def test_every_way_in_which_inspect_writes_a_log_says_the_same(tmp_path):
         assert dict(zip(table.items, table.scores[0], strict=True)) == {"0": 1, "1": 0, "2": 0.5, "3": 0}, name
 
 
-@pytest.mark.parametrize(
-    ("value", "score"),
-    [(True, 1), (0.25, 0.25), ("0.5", 0.5), ("Yes", 1), ("false", 0), (math.nan, None), (None, None)],
-)
-def test_other_values_of_a_score(tmp_path, value, score):
+def test_other_values_of_a_score(tmp_path):
+    values = {True: 1, 0.25: 0.25, "0.5": 0.5, "Yes": 1, "false": 0, math.nan: np.nan, None: np.nan}
     for model in "ab":
-        write_eval(tmp_path / f"{model}.eval", about(model), [sample("q", {"s": value}), sample("r", {"s": 1})])
-    found = read_inspect(tmp_path).scores[0, 0]
-    assert np.isnan(found) if score is None else found == score
+        samples = [sample(f"q{i}", {"s": value}) for i, value in enumerate(values)]
+        write_eval(tmp_path / f"{model}.eval", about(model), [*samples, sample("r", {"s": 1})])
+    np.testing.assert_equal(read_inspect(tmp_path).scores[0, :-1], [*values.values()])
 
 
 def test_one_of_several_scorers_must_be_chosen(tmp_path):
     for model in "ab":
-        write_eval(
-            tmp_path / f"{model}.eval", about(model), [sample("q", {"match": "C", "judge": {"tone": 0.2, "fact": 1}})]
-        )
-    with pytest.raises(
-        InvalidInput, match=r"several scores: match; judge.tone; judge.fact. Choose one: scorer='match'"
-    ):
+        scores = {"match": "C", "judge": {"tone": 0.2, "fact": 1}}
+        write_eval(tmp_path / f"{model}.eval", about(model), [sample("q", scores)])
+    with pytest.raises(InvalidInput, match=r"several scores: match; judge.tone; judge.fact. Choose one: scorer='match"):
         read_inspect(tmp_path)
     assert read_inspect(tmp_path, scorer="judge.tone").scores.tolist() == [[0.2], [0.2]]
     with pytest.raises(InvalidInput, match=r"has no score 'taste'; it has match; judge.tone; judge.fact"):
@@ -145,9 +139,7 @@ def test_a_second_try_brings_its_copies_along_and_other_doubles_are_refused(tmp_
     table = read_inspect(first, second, logs)
     assert table.scores[table.arms.index("m")].tolist()[:2] == [1, 0]
     write_eval(second, about("m"), [sample("q0", {"match": "I"}, uuid="u3")])
-    with pytest.raises(
-        InvalidInput, match=r"arm 'm' has a score on item 'q0' in .*1.eval and .*2.eval: which one counts\?"
-    ):
+    with pytest.raises(InvalidInput, match=r"arm 'm' has a score on item 'q0' in .*1.eval and .*2.eval: which one"):
         read_inspect(first, second, logs)
 
 
@@ -169,23 +161,25 @@ def test_costs_that_logs_tell_are_kept(tmp_path):
     assert read_inspect(tmp_path).costs.tolist() == [[0.75], [0.75]]
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", "not JSON", '{"eval": {"model": "m"}, "samples": [{}]}'])
-def test_what_is_not_a_log_of_inspect_is_refused(tmp_path, content):
-    (tmp_path / "x.json").write_text(content)
-    with pytest.raises(InvalidInput, match=r"x.json is not a log of Inspect, or is damaged"):
-        read_inspect(tmp_path / "x.json")
-
-
-def test_a_damaged_zip_and_a_score_that_is_no_number_are_refused(tmp_path, logs):
+def test_what_is_not_a_log_of_inspect_a_damaged_zip_and_odd_values_are_refused(tmp_path, logs):
+    for content in ("{}", "[1]", "not JSON", '{"eval": {"model": "m"}, "samples": [{}]}'):
+        (tmp_path / "x.json").write_text(content)
+        with pytest.raises(InvalidInput, match=r"x.json is not a log of Inspect, or is damaged"):
+            read_inspect(tmp_path / "x.json")
     path = logs / "large.eval"
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InvalidInput, match=r"large.eval is not a log of Inspect, or is damaged"):
         read_inspect(logs)
-    write_eval(path, about("m"), [sample("q0", {"match": "good"})])
-    with pytest.raises(
-        InvalidInput, match=r"large.eval, sample 'q0': score 'match' must be a number or one of C, P, I, N"
+    for more, message in (
+        ({"scores": {"match": {"value": "good"}}}, "score 'match' must be a number or one of C, P, I, N"),
+        ({"epoch": "two"}, "epoch must be a whole number, 1 or more, got 'two'"),
+        ({"scores": [1]}, r"scores must have a name and a value each, got \[1\]"),
+        ({"scores": {"match": {"explanation": ""}}}, "scores must have a name and a value each"),
+        ({"model_usage": {"m": {"total_cost": "free"}}}, "each model's usage must have a number"),
     ):
-        read_inspect(logs)
+        (tmp_path / "x.json").write_text(json.dumps({**about("m"), "samples": [sample("q", {"match": 1}) | more]}))
+        with pytest.raises(InvalidInput, match=f"x.json, sample 'q': {message}"):
+            read_inspect(tmp_path / "x.json")
 
 
 def lm_eval_sample(doc: int, filtered: str = "none", **metrics: object) -> dict[str, object]:
@@ -217,44 +211,23 @@ def test_samples_of_lm_evaluation_harness(tmp_path):
     assert read_lm_eval(tmp_path).items == ("arc_easy/0", "arc_easy/1", "boolq/0")
 
 
-def test_one_of_several_metrics_must_be_chosen(tmp_path):
-    for model in "ab":
-        write_samples(tmp_path / model, "hellaswag", [lm_eval_sample(0, acc=0.0, acc_norm=1.0, perplexity=[-3.5, 7])])
-    with pytest.raises(InvalidInput, match=r"has several metrics: acc; acc_norm. Choose one: metric='acc'"):
-        read_lm_eval(tmp_path)
-    assert read_lm_eval(tmp_path, metric="acc_norm,none").scores.tolist() == [[1], [1]]
-    with pytest.raises(InvalidInput, match="has no metric 'f1'; it has acc; acc_norm"):
-        read_lm_eval(tmp_path, metric="f1")
-
-
-def test_one_of_several_filters_must_be_chosen(tmp_path):
-    """gsm8k logs each document once for each filter."""
+def test_one_of_several_metrics_and_filters_must_be_chosen(tmp_path):
+    """gsm8k logs each document once for each filter; an older harness does not list its metrics."""
     both = [lm_eval_sample(0, "strict-match", exact_match=0.0), lm_eval_sample(0, "flexible-extract", exact_match=1.0)]
-    for model in "ab":
-        write_samples(tmp_path / model, "gsm8k", both)
-    with pytest.raises(InvalidInput, match=r"metrics: exact_match,strict-match; exact_match,flexible-extract. Choose"):
-        read_lm_eval(tmp_path)
-    assert read_lm_eval(tmp_path, metric="exact_match,flexible-extract").scores.tolist() == [[1], [1]]
-
-
-def test_samples_of_an_older_harness_do_not_list_their_metrics(tmp_path):
     old = {"doc_id": 7, "doc": {}, "target": "x", "arguments": [], "resps": [], "filtered_resps": [], "acc": 1.0}
     for model in "ab":
-        write_samples(tmp_path / model, "piqa", [old])
-    assert read_lm_eval(tmp_path).scores.tolist() == [[1], [1]]
-
-
-def test_a_model_that_was_run_twice_is_refused(tmp_path):
-    path = write_samples(tmp_path / "a", "piqa", [lm_eval_sample(0, acc=1.0)])
-    (tmp_path / "a" / "samples_piqa_2025-04-01T10-20-30.5.jsonl").write_bytes(path.read_bytes())
-    with pytest.raises(InvalidInput, match=r"arm 'a' has a score on item '0' in .* Give the files that you mean"):
-        read_lm_eval(tmp_path)
-
-
-def test_a_line_that_is_not_a_sample_is_named(tmp_path):
-    path = write_samples(tmp_path, "piqa", [lm_eval_sample(0, acc=1.0), {"question": "?"}])
-    with pytest.raises(InvalidInput, match=r"\.jsonl, line 2: it is not a sample of lm-evaluation-harness"):
-        read_lm_eval(path)
+        several = [lm_eval_sample(0, acc=0.0, acc_norm=1.0, perplexity=[-3.5, 7])]
+        for task, samples in (("hellaswag", several), ("gsm8k", both), ("piqa", [old])):
+            write_samples(tmp_path / task / model, task, samples)
+    with pytest.raises(InvalidInput, match=r"has several metrics: acc; acc_norm. Choose one: metric='acc'"):
+        read_lm_eval(tmp_path / "hellaswag")
+    assert read_lm_eval(tmp_path / "hellaswag", metric="acc_norm,none").scores.tolist() == [[1], [1]]
+    with pytest.raises(InvalidInput, match="has no metric 'f1'; it has acc; acc_norm"):
+        read_lm_eval(tmp_path / "hellaswag", metric="f1")
+    with pytest.raises(InvalidInput, match=r"metrics: exact_match,strict-match; exact_match,flexible-extract. Choose"):
+        read_lm_eval(tmp_path / "gsm8k")
+    assert read_lm_eval(tmp_path / "gsm8k", metric="exact_match,flexible-extract").scores.tolist() == [[1], [1]]
+    assert read_lm_eval(tmp_path / "piqa").scores.tolist() == [[1], [1]]
 
 
 def test_logs_are_known_by_their_ending_and_options_for_others_are_refused(tmp_path, logs):
@@ -277,16 +250,11 @@ def test_the_shell_replays_logs(logs, tmp_path):
         fields = json.loads(here("replay", *arguments, "--repeats", "2", "--json").stdout)
         assert (fields["arms"], fields["items"]) == (["openai/large", "openai/small"], 4)
     done = here("replay", str(logs), "--metric", "acc")
-    assert (done.returncode, done.stderr) == (
-        2,
-        "cabai: metric is only for logs of lm-evaluation-harness, which this is not.\n",
-    )
+    assert done.stderr == "cabai: metric is only for logs of lm-evaluation-harness, which this is not.\n"
     write_samples(tmp_path / "out" / "m1", "piqa", [lm_eval_sample(i, acc=1.0) for i in range(3)])
     write_samples(tmp_path / "out" / "m2", "piqa", [lm_eval_sample(i, acc=0.0) for i in range(3)])
     assert json.loads(here("replay", str(tmp_path / "out"), "--repeats", "2", "--json").stdout)["same_winner"] == 1
 
-
-# --- Damaged and odd files -------------------------------------------------------------------------------------------
 
 ODD = [
     None, True, -1, 0, 1.5, 2**70, "", "x", "\ud800", [], [1], [[]], {}, {"value": []}, {"value": {}}, {"x": 1},
@@ -414,13 +382,10 @@ PACKED = deflated({"header.json": about("m"), "summaries.json": [sample("q", {"m
 WRONG = {
     "corrupt.eval": PACKED[:60] + bytes(40) + PACKED[100:],
     "unknown compression.eval": with_method(PACKED, 77),
-    "bzip2.eval": with_method(PACKED, 12),
-    "lzma.eval": with_method(PACKED, 14),
     "zstandard.eval": with_method(PACKED, 93),
     "encrypted.eval": with_method(PACKED, 8, encrypted=True),
     "deep.json": DEEP.encode(),
     "deep.jsonl": DEEP.encode(),
-    "deep part.json": f'{{"eval": {{"model": "m"}}, "samples": {DEEP}}}'.encode(),
 }
 
 
@@ -432,25 +397,16 @@ def test_what_cannot_be_unpacked_is_one_line_in_the_shell(name, tmp_path):
     assert re.search("is not a log of Inspect, or is damaged|line 1: it is not a sample|cannot read .*: ", done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"epoch": "two"}, "sample 'q': epoch must be a whole number, 1 or more, got 'two'"),
-        ({"scores": [1]}, "sample 'q': scores must have a name and a value each, got [1]"),
-        ({"scores": {"match": {"explanation": ""}}}, "sample 'q': scores must have a name and a value each"),
-        ({"model_usage": {"m": {"total_cost": "free"}}}, "sample 'q': each model's usage must have a number"),
-    ],
-)
-def test_odd_values_in_a_log_of_inspect_are_named(more, message, tmp_path):
-    path = tmp_path / "log.json"
-    path.write_text(json.dumps({**about("m"), "samples": [{**sample("q", {"match": 1}), **more}]}))
-    with pytest.raises(InvalidInput) as refused:
-        read_inspect(tmp_path)
-    assert f"{path}, {message}" in str(refused.value)
-
-
-@pytest.mark.parametrize(("field", "value"), [("filter", ["none"]), ("metrics", 5), ("metrics", [["acc"]])])
-def test_odd_values_in_samples_of_lm_eval_are_named(field, value, tmp_path):
-    path = write_samples(tmp_path, "piqa", [lm_eval_sample(0, acc=1.0), {**lm_eval_sample(1, acc=1.0), field: value}])
-    with pytest.raises(InvalidInput, match=rf"\.jsonl, line 2: {field} must be (a name|names), got"):
-        read_lm_eval(path)
+def test_a_model_that_was_run_twice_and_odd_lines_are_refused(tmp_path):
+    good = lm_eval_sample(0, acc=1.0)
+    path = write_samples(tmp_path / "a", "piqa", [good])
+    (tmp_path / "a" / "samples_piqa_2025-04-01T10-20-30.5.jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(InvalidInput, match=r"arm 'a' has a score on item '0' in .* Give the files that you mean"):
+        read_lm_eval(tmp_path)
+    odd = {"filter": ["none"]}, {"metrics": 5}, {"metrics": [["acc"]]}
+    for line in ({"question": "?"}, *(lm_eval_sample(1, acc=1.0) | each for each in odd)):
+        path = write_samples(tmp_path, "piqa", [good, line])
+        with pytest.raises(
+            InvalidInput, match=r"\.jsonl, line 2: (it is not a sample|\w+ must be (a name|names), got)"
+        ):
+            read_lm_eval(path)

@@ -43,20 +43,14 @@ def comment_of(name: str) -> str:
     return ""
 
 
-def test_every_public_name_is_in_the_reference_once():
+def test_every_public_name_is_in_the_reference_and_in_help_once():
+    """A method that the reference leaves out is for compiled code or subclasses, and exists."""
     listed = [name for block in FENCE.findall(REFERENCE) for name in block[1].split()]
     assert sorted(listed) == sorted(cabai.__all__)  # what is in a module among them comes with it
-
-
-def test_help_shows_every_public_name_in_a_group():
     groups = cabai.__doc__.partition("\n\n")[2]
     listed = [name for line in groups.splitlines() for name in line.partition(":")[2].split()]
     assert sorted(listed) == sorted(cabai.__all__)
     assert len(listed) <= 36
-
-
-def test_what_the_reference_leaves_out_is_there():
-    """A method that the reference leaves out is for compiled code or subclasses, and exists."""
     from site_parts import INNER
 
     for name, hidden in INNER.items():
@@ -65,16 +59,13 @@ def test_what_the_reference_leaves_out_is_there():
         } == set()
 
 
-def test_what_it_is_stands_in_one_sentence():
+def test_what_it_is_stands_in_one_sentence_and_an_example():
     for name, text in documented().items():
         summary = " ".join(text.partition("\n\n")[0].split())
         assert summary, f"{name} has no docstring"
         assert summary[-1] in ".?:", name
         assert not re.search(r"[.?!] [A-Z`]", summary), summary
         assert len(summary) <= 150, summary
-
-
-def test_an_example_shows_it():
     for name, text in documented().items():
         assert is_shown(name, NAMES.get(name), text), name
 

@@ -29,14 +29,8 @@ SCORES = drawn_scores()
 COSTS = np.array([[1.0], [2.0], [5.0]]) * np.linspace(0.5, 1.5, len(ITEMS))
 TABLE = ScoreTable(ARMS, ITEMS, SCORES, COSTS)
 WIDE = pd.DataFrame(SCORES.T, index=list(ITEMS), columns=list(ARMS))
-LONG = pd.DataFrame(
-    [
-        (arm, item, SCORES[a, i], COSTS[a, i])
-        for i, item in enumerate(ITEMS)
-        for a, arm in enumerate(ARMS)
-    ],
-    columns=["arm", "item", "score", "cost"],
-)  # fmt: skip
+CELLS = [(arm, item, SCORES[a, i], COSTS[a, i]) for i, item in enumerate(ITEMS) for a, arm in enumerate(ARMS)]
+LONG = pd.DataFrame(CELLS, columns=["arm", "item", "score", "cost"])
 
 
 def same(table: ScoreTable, costs: bool = False) -> bool:
@@ -49,27 +43,20 @@ def test_every_form_of_a_table_is_read_alike(tmp_path):
     wide.to_csv(tmp_path / "wide.csv", index=False)
     WIDE.to_csv(tmp_path / "unnamed.csv")  # the first column has no name
     wide.to_csv(tmp_path / "wide.tsv", index=False, sep="\t")
-    wide.to_csv(tmp_path / "semicolons.csv", index=False, sep=";", encoding="utf-8-sig")
     WIDE.rename_axis("task").to_csv(tmp_path / "text.csv")  # the first column has text
     WIDE.to_parquet(tmp_path / "index.parquet")
     wide.to_parquet(tmp_path / "wide.parquet")
-    for name in ("wide.csv", "unnamed.csv", "wide.tsv", "semicolons.csv", "text.csv", "index.parquet", "wide.parquet"):
+    for name in ("wide.csv", "unnamed.csv", "wide.tsv", "text.csv", "index.parquet", "wide.parquet"):
         assert same(read_table(tmp_path / name)), name
         assert same(read_table(str(tmp_path / name))), name
-    for table in (
-        WIDE,
-        wide,
-        WIDE.rename_axis("item"),
-        WIDE.rename_axis("riddle"),
-        WIDE.astype(bool),
-        WIDE.astype(object),
-    ):
+    for table in (WIDE, wide, WIDE.rename_axis("item"), WIDE.rename_axis("riddle"), WIDE.astype(bool)):
         assert same(read_table(table))
     LONG.to_csv(tmp_path / "long.csv", index=False)
     LONG.to_csv(tmp_path / "counted.csv")
+    LONG.to_csv(tmp_path / "semicolons.csv", index=False, sep=";", encoding="utf-8-sig")
     LONG.to_parquet(tmp_path / "long.parquet")
     LONG.rename(columns={"arm": "Model Name", "item": "doc_id", "score": "correct"}).to_csv(tmp_path / "other.csv")
-    for name in ("long.csv", "counted.csv", "long.parquet", "other.csv"):
+    for name in ("long.csv", "counted.csv", "semicolons.csv", "long.parquet", "other.csv"):
         assert same(read_table(tmp_path / name), costs=True), name
     assert same(read_table(LONG), costs=True)
     assert same(read_table(LONG.set_index(["arm", "item"])), costs=True)
@@ -78,7 +65,7 @@ def test_every_form_of_a_table_is_read_alike(tmp_path):
     assert same(read_table(TABLE), costs=True)
 
 
-def test_items_without_names_are_counted(tmp_path):
+def test_items_without_names_are_counted_and_cells_have_a_meaning(tmp_path):
     WIDE.to_csv(tmp_path / "wide.csv", index=False)
     by_row = read_table(tmp_path / "wide.csv")
     by_list = read_table({arm: row.tolist() for arm, row in zip(ARMS, SCORES, strict=True)})
@@ -86,6 +73,11 @@ def test_items_without_names_are_counted(tmp_path):
     for table in (by_row, by_list, by_array):
         assert table.items == tuple(map(str, range(len(ITEMS))))
         assert np.array_equal(table.scores, SCORES)
+    numbered = WIDE.set_axis(range(1, len(ITEMS) + 1)).rename_axis("riddle")  # names of an index are
+    assert read_table(numbered).items == tuple(map(str, range(1, len(ITEMS) + 1)))
+    (tmp_path / "t.csv").write_text("item,a,b\n1,true,FALSE\n2, 0.5 ,1e-1\n3,,0\n4,NA,nan\n5,n/a,None\n\n6,1,0\n")
+    scores = read_table(tmp_path / "t.csv").scores
+    np.testing.assert_equal(scores, [[1, 0.5, np.nan, np.nan, np.nan, 1], [0, 0.1, 0, np.nan, np.nan, 0]])
 
 
 def test_costs_come_by_arm_by_item_or_with_the_scores(tmp_path):
@@ -103,23 +95,9 @@ def test_costs_come_by_arm_by_item_or_with_the_scores(tmp_path):
         found = read_table(LONG, costs=costs).costs  # those that are given win
         assert found.shape == SCORES.shape
         assert found[:, 7].tolist() == [1, 2, 5]
-
-
-def test_an_index_with_a_name_names_the_items():
-    numbered = WIDE.set_axis(range(1, len(ITEMS) + 1)).rename_axis("riddle")
-    assert read_table(numbered).items == tuple(map(str, range(1, len(ITEMS) + 1)))
-
-
-def test_a_price_list_with_an_arm_twice_is_refused(tmp_path):
     (tmp_path / "prices.csv").write_text("arm,cost\nsmall,1\nlarge,2\nhuge,3\nsmall,1\n")
     with pytest.raises(InvalidInput, match="rows 2 and 5: arm 'small' appears twice"):
         read_table(WIDE, costs=tmp_path / "prices.csv")
-
-
-def test_what_cells_mean(tmp_path):
-    (tmp_path / "t.csv").write_text("item,a,b\n1,true,FALSE\n2, 0.5 ,1e-1\n3,,0\n4,NA,nan\n5,n/a,None\n\n6,1,0\n")
-    scores = read_table(tmp_path / "t.csv").scores
-    np.testing.assert_equal(scores, [[1, 0.5, np.nan, np.nan, np.nan, 1], [0, 0.1, 0, np.nan, np.nan, 0]])
 
 
 REFUSED = {
@@ -178,21 +156,16 @@ def test_values_of_python_that_are_no_table_are_refused(table, message):
         cabai.replay(table)
 
 
-@pytest.mark.parametrize(
-    ("costs", "message"),
-    [
+def test_costs_that_are_missing_or_wrong_are_refused():
+    by_item, missing = {arm: {"q0": 1} for arm in ARMS}, "arm 'small' has a score but no cost on item 'q1'"
+    for costs, message in (
         ({"small": 1}, r"there is no cost for arm 'large' and 1 more: there are costs for small\."),
         ({"small": 1, "large": -1, "huge": 1}, "arm 'large': a cost must be 0 or more, and finite, got -1"),
         (dict.fromkeys(ARMS, 0), "at least one cost must be more than 0"),
-        (
-            {arm: {"q0": 1} for arm in ARMS},
-            "arm 'small' has a score but no cost on item 'q1'; evaluations like this: 357",
-        ),
-    ],
-)
-def test_costs_that_are_missing_or_wrong_are_refused(costs, message):
-    with pytest.raises(InvalidInput, match=message):
-        cabai.replay(WIDE, costs=costs)
+        (by_item, f"{missing}; evaluations like this: 357"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            cabai.replay(WIDE, costs=costs)
 
 
 def test_a_file_that_is_not_text_and_one_that_is_not_parquet_are_refused(tmp_path):
@@ -252,11 +225,15 @@ def test_csv_needs_no_package_but_those_that_cabai_needs(tmp_path, monkeypatch):
         read_table(tmp_path / "scores.parquet")
 
 
-def test_progress_counts_the_races():
+def test_progress_counts_the_races_and_of_many_arms_the_best_are_printed():
     seen: list[int] = []
-    cabai.replay(WIDE, repeats=30, progress=seen.append)
-    assert seen == sorted(seen)
-    assert seen[-1] == 30
+    draw = np.random.default_rng(1).random((25, 40))
+    scores = (draw < np.linspace(0.1, 0.9, 25)[:, None]).astype(float)
+    found = cabai.replay({f"m{a}": row for a, row in enumerate(scores)}, repeats=3, progress=seen.append)
+    lines = repr(found).splitlines()
+    assert (seen, seen[-1]) == (sorted(seen), 3)
+    assert len(lines) == 2 + 20 + 1 + 2
+    assert lines[22].startswith("and 5 more arms: evaluated ")
 
 
 def test_what_is_printed():
@@ -268,19 +245,9 @@ def test_what_is_printed():
     assert first.split() == ["huge", f"{SCORES[2].mean():.4g}", f"{evaluated:.3g}", "%", "30"]
     low, high = np.quantile(found.costs / COSTS.sum(), [0.05, 0.95])
     mean = found.costs.mean() / COSTS.sum()
-    assert paid == (
-        f"Paid: {100 * mean:.3g} % of the full cost of 960 on average, {100 * low:.3g} % to {100 * high:.3g} % in "
-        "nine of ten repeats."
-    )
+    paid_of, nine = f"Paid: {100 * mean:.3g} % of the full cost", f"{100 * low:.3g} % to {100 * high:.3g} %"
+    assert paid == f"{paid_of} of 960 on average, {nine} in nine of ten repeats."
     assert winner == "Winner: the same as with all scores in 30 of 30 repeats; within 0.1 of the best in 30."
-
-
-def test_of_many_arms_the_best_are_printed():
-    draw = np.random.default_rng(1).random((25, 40))
-    scores = (draw < np.linspace(0.1, 0.9, 25)[:, None]).astype(float)
-    lines = repr(cabai.replay({f"m{a}": row for a, row in enumerate(scores)}, repeats=3)).splitlines()
-    assert len(lines) == 2 + 20 + 1 + 2
-    assert lines[22].startswith("and 5 more arms: evaluated ")
 
 
 @pytest.fixture
@@ -290,37 +257,25 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_the_shell_prints_what_python_does(files):
+def test_the_shell_prints_what_python_does_and_takes_every_option(files):
     options = ["--costs", "prices.csv", "--repeats", "20", "--seed", "4", "--workers", "1"]
     done = here("replay", "scores.csv", *options, cwd=files)
     found = cabai.replay(WIDE, costs={"small": 1, "large": 2, "huge": 5}, repeats=20, seed=4)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{found}\n", "")
     as_json = json.loads(here("replay", "scores.csv", *options, "--json", cwd=files).stdout)
     assert as_json == found.to_dict()
-
-
-def test_the_shell_takes_every_option(files):
-    done = here(
-        "replay", "scores.csv", "--delta", "0.1", "--epsilon", "0.05", "--direction", "minimize", "--race", "paired",
-        "--low", "-1", "--high", "2", "--repeats", "5", "--plot", "paid.svg", cwd=files,
-    )  # fmt: skip
+    options = "--delta 0.1 --epsilon 0.05 --direction minimize --race paired --low -1 --high 2 --repeats 5"
+    done = here("replay", "scores.csv", *options.split(), "--plot", "paid.svg", cwd=files)
     assert done.stdout.startswith("paired race, minimize, delta 0.1, epsilon 0.05, 3 arms on 120 items, 5 repeats\n")
     assert done.stdout.endswith("written: paid.svg\n")
     picture = (files / "paid.svg").read_text()
     assert all(words in picture for words in ("% of the full cost paid", "% of the items evaluated, by arm", "huge"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+    for arguments, message in (
         (["nowhere.csv"], "cannot read nowhere.csv: No such file or directory."),
         (["scores.csv", "--race", "champion", "--epsilon", "0.1"], "race 'champion' looks for the best arm itself"),
         (["scores.csv", "--repeats", "0"], "repeats must be a whole number of at least 1, got 0."),
         (["scores.csv", "--low", "0.5"], "scores.csv, row 2, column 'small': a score must lie from 0.5 to 1, got 0."),
-    ],
-)
-def test_an_error_of_the_shell_is_one_line(files, arguments, message):
-    done = here("replay", *arguments, cwd=files)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"cabai: {message}")
-    assert done.stderr.count("\n") == 1
+    ):
+        done = here("replay", *arguments, cwd=files)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(f"cabai: {message}")

@@ -32,16 +32,13 @@ def test_a_signature_has_the_names_and_defaults_of_the_table(place):
     assert written == {name: row.default_in(place) for name, row in settings_for(place).items()}
 
 
-def test_every_row_says_in_a_sentence_what_it_is_and_where_it_applies():
+def test_every_row_says_what_it_is_and_its_default_passes_its_own_check():
     for row in SETTINGS:
         assert set(row.where.split()) <= set(PLACES)
         assert row.sentence.endswith(".")
         assert set(row.other_defaults) <= set(row.where.split())
     pairs = [(place, row.name) for row in SETTINGS for place in row.where.split()]
     assert len(set(pairs)) == len(pairs)
-
-
-def test_every_default_passes_its_own_check():
     for place in PLACES:
         for name, default in defaults_for(place).items():
             if default is not None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import re
 import sys
 import traceback
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import cabai
 from cabai import InvalidInput, uniform
+from cabai.core.compiling import UNCOUNTED
 from cabai.core.setup import Setup
 from cabai.policies import policy_of
-from cabai.simulation.simulating import longest_run
 from cabai.simulation.work import Work
-from cabai.thresholds import Threshold, threshold_of
+from cabai.thresholds import threshold_of
 from combinations import covering
 
 ALL = covering(["co", "ctas", "top-two", "d-lucb", "tas", "uniform", "racing"], most=4)
@@ -51,6 +49,8 @@ def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, 
     assert [runs.delta for runs in together] == deltas
     for runs in together:
         assert same(runs, cabai.simulate(paper_instance, policy, delta=runs.delta, **options))
+    with pytest.raises(InvalidInput, match="depend on delta: give one delta at a time"):
+        cabai.simulate(paper_instance, "co", delta=[0.1, 0.01], threshold="paper")
 
 
 def test_instances_simulated_together_are_drawn_as_the_one_with_the_largest_mean_needs():
@@ -59,11 +59,6 @@ def test_instances_simulated_together_are_drawn_as_the_one_with_the_largest_mean
     setup = Setup(few.family, threshold_of("paper"), policy_of("uniform"), arms=2, delta=0.1)
     for instances in ([few, many], [many, few]):
         assert Work(instances, [setup], 0, 100, math.inf, numbers=[0, 0]).largest is many
-
-
-def test_several_deltas_are_refused_where_choices_depend_on_delta(paper_instance):
-    with pytest.raises(InvalidInput, match="depend on delta: give one delta at a time"):
-        cabai.simulate(paper_instance, "co", delta=[0.1, 0.01], threshold="paper")
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -80,12 +75,8 @@ def test_limits_leave_a_trajectory_unfinished(paper_instance, policy):
     over = paid.decisions == -1
     assert over.any()
     assert ((paid.costs[over] >= 20) & (paid.costs[over] <= 20 + 1.0)).all()
-
-
-def test_a_tie_ends_at_the_limit_and_any_best_arm_is_right():
-    tied = cabai.Instance("bernoulli", [0.5, 0.5], [1, 1])
-    summary = cabai.simulate(tied, "co", delta=0.1, trajectories=100, max_pulls=500, threshold="paper").summary()
-    assert summary.unfinished > 50
+    tied = cabai.Instance("bernoulli", [0.5, 0.5], [1, 1])  # any best arm is right
+    summary = cabai.simulate(tied, policy, delta=0.1, trajectories=100, max_pulls=500, threshold="paper").summary()
     assert (summary.errors, summary.lower_bound, summary.ratio) == (0, None, None)
 
 
@@ -136,16 +127,17 @@ def test_frames_and_parquet_hold_every_trajectory(paper_instance, tmp_path):
 
 
 def test_compare_has_one_row_a_policy_with_intervals(paper_instance):
-    comparison = cabai.compare(
-        paper_instance, ["co", "ctas(tracking=ratio)"], delta=0.01, trajectories=100, threshold="paper"
-    )
-    frame = comparison.to_frame()
-    assert frame.index.tolist() == ["co", "ctas(tracking=ratio)"]
+    policies, options = ["co", "ctas(tracking=ratio)"], {"delta": 0.01, "trajectories": 100, "threshold": "paper"}
+    comparison = cabai.compare(paper_instance, policies, **options)
+    assert comparison.to_frame().index.tolist() == policies
     for row in comparison.to_dicts():
         assert row["cost_interval"][0] < row["mean_cost"] < row["cost_interval"][1]
         assert row["ratio_interval"][0] < row["ratio"] < row["ratio_interval"][1]
-    text = repr(comparison)
-    assert "ctas(tracking=ratio)" in text
+    summary, text = cabai.simulate(paper_instance, "co", **options).summary(), str(comparison)
+    error = f"{summary.se_cost:.2g}"
+    assert f"mean cost       {summary.mean_cost:.6g} ± {error} (standard error)" in str(summary)
+    assert text.splitlines()[0].endswith(", ± is a standard error")
+    assert re.search(rf"^co +{summary.mean_cost:.6g} +{re.escape(error)} ", text, re.MULTILINE)
     assert "lower bound" in text
 
 
@@ -166,30 +158,6 @@ def test_compare_takes_several_instances(paper_instance):
     for wrong in ([], {}, [other, 3], "paper"):
         with pytest.raises(InvalidInput, match=r"compare takes a cabai.Instance, or a list or a dictionary of them"):
             cabai.compare(wrong, ["co"])
-
-
-@dataclass(frozen=True)
-class Impatient(Threshold):
-    """log(patience / delta), which nobody has proven."""
-
-    patience: float = 2.0
-    name = "impatient"
-    proof = "none"
-
-    def parameters(self, family, arms, delta):
-        return {"level": math.log(self.patience / delta)}
-
-
-def test_a_threshold_of_ones_own_is_summed_up_compared_written_and_pickled(paper_instance, tmp_path):
-    own = Impatient(patience=3.0)
-    runs = cabai.simulate(paper_instance, "co", threshold=own, trajectories=20)
-    assert runs.threshold == own
-    summary = pickle.loads(pickle.dumps(runs)).summary()
-    assert (summary.threshold, summary.proven) == ("impatient(patience=3)", False)
-    assert "threshold impatient(patience=3) (not proven for this family)" in repr(runs)
-    comparison = cabai.compare(paper_instance, ["co", "racing"], threshold=own, trajectories=20)
-    assert json.loads(json.dumps(comparison.to_dicts()))[1]["threshold"] == "impatient(patience=3)"
-    runs.to_parquet(tmp_path / "runs.parquet")
 
 
 EXTREMES = {
@@ -216,18 +184,7 @@ def test_means_as_extreme_as_allowed_take_as_long_as_others(name, policy):
     assert abs(near.steps.mean() - far.steps.mean()) < 5 * noise
 
 
-def test_own_policy_runs_and_stops_by_evidence(paper_instance):
-    @cabai.policy
-    def in_turn(arms, run, rules):
-        return run.t % len(arms)
-
-    own = cabai.simulate(paper_instance, in_turn, trajectories=50, delta=[0.1, 0.01], threshold="paper")
-    built_in = cabai.simulate(paper_instance, "uniform", trajectories=50, delta=[0.1, 0.01], threshold="paper")
-    assert all(same(a, b) for a, b in zip(own, built_in, strict=True))
-    assert own[0].policy == "in-turn"
-
-
-def test_own_policy_with_a_stop_and_a_coin(paper_instance):
+def test_own_policy_with_a_stop_and_a_coin_or_a_missing_arm(paper_instance):
     def after_thirty(arms, run, rules):
         return run.t >= 30
 
@@ -241,9 +198,12 @@ def test_own_policy_with_a_stop_and_a_coin(paper_instance):
     tosses = 27 * 2000
     assert np.abs(runs.pulls.sum(axis=0) - 2000 - tosses / 3).max() < 5 * math.sqrt(tosses * 2 / 9)
 
+    @cabai.policy
+    def beyond(arms, run, rules):
+        return len(arms)
 
-def uses_a_missing_field(arms):
-    return arms[0].mean_reward
+    with pytest.raises(InvalidInput, match="policy beyond chose an arm that does not exist"):
+        cabai.simulate(paper_instance, beyond, trajectories=5, threshold="paper")
 
 
 WRONG = {
@@ -255,10 +215,13 @@ WRONG = {
     "return len([arm.mean for arm in arms])": "it creates a list, an array or another object;",
     "return 'one'": "`return 'one'`: No conversion from Literal[str](one) to int64",
 }
+MAY_WORK = "return len([arm.mean for arm in arms])"  # where Numba cannot compile without reference counts
 
 
 @pytest.mark.parametrize("line", WRONG)
 def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_path, line):
+    if line == MAY_WORK and not UNCOUNTED:
+        pytest.skip("this Numba cannot compile without reference counts: a policy may then create a list")
     path, scope = tmp_path / "own.py", {"json": json}
     path.write_text(f"def mine(arms, run, rules):\n    x = 1\n    {line}\n")
     exec(compile(path.read_text(), path, "exec"), scope)
@@ -273,35 +236,30 @@ def test_own_policy_that_cannot_be_compiled_is_told_by_line(paper_instance, tmp_
     assert refused.value.__context__ is not None
 
 
-def uses_a_helper(arms, run, rules):
-    return int(uses_a_missing_field(arms))
+def test_a_helper_and_a_stopping_rule_that_cannot_be_compiled_are_told_by_line(paper_instance):
+    def uses_a_missing_field(arms):
+        return arms[0].mean_reward
 
+    def uses_a_helper(arms, run, rules):
+        return int(uses_a_missing_field(arms))
 
-def first(arms, run, rules):
-    return 0
+    def first(arms, run, rules):
+        return 0
 
+    def tired(arms, run, rules):
+        return run.tt > 100
 
-def tired(arms, run, rules):
-    return run.tt > 100
-
-
-@pytest.mark.parametrize(
-    ("choose", "stop", "message"),
-    [
-        (uses_a_helper, None, r"test_simulation.py, line \d+, `return arms\[0\].mean_reward`: there is no"),
-        (first, tired, r"policy first cannot be .* `return run.tt > 100`: there is no field 'tt'"),
-    ],
-)
-def test_a_helper_and_a_stopping_rule_that_cannot_be_compiled_are_told_by_line(paper_instance, choose, stop, message):
-    policy = cabai.policy(choose) if stop is None else cabai.policy(choose, stop=stop)
-    with pytest.raises(InvalidInput, match=message):
-        cabai.simulate(paper_instance, policy, trajectories=2, threshold="paper")
+    helper = r"test_simulation.py, line \d+, `return arms\[0\].mean_reward`: there is no"
+    for policy, message in (
+        (cabai.policy(uses_a_helper), helper),
+        (cabai.policy(first, stop=tired), r"policy first cannot be .* `return run.tt > 100`: there is no field 'tt'"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            cabai.simulate(paper_instance, policy, trajectories=2, threshold="paper")
 
 
 def test_more_trajectories_than_memory_holds_are_refused(paper_instance):
-    with pytest.raises(
-        InvalidInput, match=r"1000000000000 trajectories would take 72,000 GB of memory, and this machine"
-    ):
+    with pytest.raises(InvalidInput, match=r"1000000000000 trajectories would take 72,000 GB of memory, and this"):
         cabai.simulate(paper_instance, "co", trajectories=10**12, threshold="paper")
     with pytest.raises(InvalidInput, match=r"give fewer trajectories, or a shorter grid\."):
         cabai.simulate(paper_instance, "co", trajectories=10**8, grid=range(1, 1000), threshold="paper")
@@ -317,32 +275,18 @@ def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, 
         getattr(runs, method)(*([] if method == "to_frame" else [tmp_path / "runs.parquet"]))
 
 
-def test_own_policy_that_names_a_missing_arm_is_an_error(paper_instance):
-    @cabai.policy
-    def beyond(arms, run, rules):
-        return len(arms)
-
-    with pytest.raises(InvalidInput, match="policy beyond chose an arm that does not exist"):
-        cabai.simulate(paper_instance, beyond, trajectories=5, threshold="paper")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
-        ({"delta": "0.1"}, "delta must be a finite number, got '0.1'"),
         ({"delta": []}, "delta must be a number or a list"),
         ({"delta": [0.1, 0.1]}, "list of different numbers"),
         ({"trajectories": 0}, "trajectories must be a whole number of at least 1, got 0"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"seed": 2**64}, "seed must be below"),
         ({"workers": 0}, "workers must be a whole number of at least 1"),
         ({"max_pulls": 2}, "max_pulls must be a whole number of at least 3, got 2"),
-        ({"max_cost": 0}, "max_cost must be positive, got 0"),
         ({"policy": "cta"}, "unknown policy 'cta'; did you mean ctas"),
         ({"policy": "ctas(track=ratio)"}, "policy ctas cannot take 'track=ratio'; did you mean tracking? its para"),
-        ({"policy": "ctas(tracking=best)"}, "tracking must be one of deficit, ratio, sums, got 'best'"),
-        ({"policy": "ctas(exploration=-1)"}, "exploration must not be negative, got -1"),
         ({"policy": 7}, "policy must be a name or a policy, got 7"),
         ({"grid": [0]}, "grid must be a whole number of at least 1"),
         ({"instance": "G3"}, "simulate takes a cabai.Instance, got 'G3'"),
@@ -353,18 +297,6 @@ def test_bad_input_is_refused_by_name(paper_instance, options, message):
     with pytest.raises(InvalidInput) as error:
         cabai.simulate(arguments.pop("instance"), arguments.pop("policy"), **arguments)
     assert message in str(error.value)
-
-
-def test_what_stands_after_plus_minus_is_a_standard_error_everywhere(paper_instance):
-    summary = cabai.simulate(paper_instance, "co", trajectories=100, threshold="paper").summary()
-    compared = cabai.compare(paper_instance, ["co"], trajectories=100, threshold="paper")
-    error = f"{summary.se_cost:.2g}"
-    assert f"mean cost       {summary.mean_cost:.6g} ± {error} (standard error)" in str(summary)
-    assert str(compared).splitlines()[0].endswith(", ± is a standard error")
-    assert re.search(rf"^co +{summary.mean_cost:.6g} +{re.escape(error)} ", str(compared), re.MULTILINE)
-
-
-# --- Runs that would not end -----------------------------------------------------------------------------------------
 
 
 def test_a_run_without_limits_ends_and_is_said_to_be_unfinished(monkeypatch):
@@ -378,29 +310,3 @@ def test_a_run_without_limits_ends_and_is_said_to_be_unfinished(monkeypatch):
     assert f"unfinished      20: {said}" in str(runs)
     compared = cabai.compare(tied, ["racing", "uniform"], trajectories=20, threshold="paper")
     assert f"racing: 20 {said}." in str(compared)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["co", "racing", "d-lucb"])
-def test_policies_that_drop_arms_leave_some_runs_unfinished_and_end_them(policy):
-    """Of 20,000 runs, a share of about 0.002 does not end; the median of the others is 5500 pulls at most, and the
-    limit ten million."""
-    instance = cabai.Instance("gaussian", [0.2, 0, 0], [1, 1, 1])
-    runs = cabai.simulate(instance, policy, delta=0.1, trajectories=20_000)
-    print(f"\n{policy}: {runs.summary().unfinished} of 20,000 unfinished")
-    assert runs.steps[runs.finished].max() < 10**6
-    assert (runs.steps[~runs.finished] == 10**7).all()
-
-
-def test_no_other_run_reaches_the_limit():
-    """It is far above what the lower bound and the most expensive policies need."""
-    easy, hard = (cabai.Instance("gaussian", [gap, 0, 0], [1, 0.1, 0.01]) for gap in (1, 1e-4))
-    assert longest_run(easy, 0.05, 0.0, None) == 10**7
-    optimum = cabai.bound(hard)
-    pulls = optimum.cost(0.05) * (optimum.cost_shares / hard.costs).sum()
-    assert pulls > 10**7
-    assert longest_run(hard, 0.05, 0.0, None) == pytest.approx(3000 * pulls)
-    assert longest_run(hard, 0.05, 0.01, None) == 10**9  # all arms are good enough: no lower bound
-    assert longest_run(hard, 0.7, 0.0, None) == 10**9
-    assert longest_run(cabai.Instance("bounded", [0.5, 0.4], [1, 1]), 0.05, 0.0, None) == 10**9
-    assert longest_run(cabai.Instance("gaussian", [1, 1 - 1e-15], [1, 1]), 1e-300, 0.0, None) == 2**62

@@ -62,6 +62,8 @@ def text(mathml: str | ElementTree.Element) -> str:
 
 def test_fractions_are_as_tex_reads_them():
     """`\\frac12x` is a half of x, whoever sets it."""
+    assert not re.findall(r"(?:\\sqrt|[_^])\s*\d\d", "\n".join(FORMULAS))
+    assert text(ElementTree.fromstring(as_mathml("x^10")).find(f"{{{MATHML}}}msup")) == "x1"
     for tex in [r"\frac12\log N", r"\frac34+\frac1{23}", r"\frac\delta{\frac12x}", *sorted(FORMULAS)]:
         wanted = []
         for each in re.finditer(r"\\frac(?![a-zA-Z])", tex):
@@ -72,54 +74,33 @@ def test_fractions_are_as_tex_reads_them():
         assert [(text(each[0]), text(each[1])) for each in fractions] == wanted, tex
 
 
-def test_indices_and_roots_are_as_tex_reads_them():
-    assert not re.findall(r"(?:\\sqrt|[_^])\s*\d\d", "\n".join(FORMULAS))
-    assert text(ElementTree.fromstring(as_mathml("x^10")).find(f"{{{MATHML}}}msup")) == "x1"
-
-
-def test_the_first_page_lists_every_page():
+def test_the_first_page_lists_every_page(site):
     """On a forge too, where nothing else leads to them; the sidebar is made from this list."""
-    listed = re.findall(
-        r"\(([\w/-]+)\.md\)", (DOCS / "index.md").read_text(encoding="utf-8").partition("## All pages")[2]
-    )
+    all_pages = (DOCS / "index.md").read_text(encoding="utf-8").partition("## All pages")[2]
     pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")} - {"index"}
-    assert sorted(listed) == sorted(pages)
+    assert sorted(re.findall(r"\(([\w/-]+)\.md\)", all_pages)) == sorted(pages)
+    parts = re.findall(r'"caption"[^>]*><span class="caption-text">(\w+)', (site / "index.html").read_text("utf-8"))
+    assert parts == ["Guide", "Notebooks", "Reference", "Theory"]
 
 
-def test_the_sidebar_has_four_parts(site):
-    page = (site / "index.html").read_text(encoding="utf-8")
-    assert re.findall(r'<p class="caption"[^>]*><span class="caption-text">(\w+)', page) == [
-        "Guide", "Notebooks", "Reference", "Theory",
-    ]  # fmt: skip
-
-
-def test_no_line_ends_between_a_bracket_and_a_formula(site):
-    for page in (site / "theory").glob("*.html"):
-        assert not re.search(r'(?<!<span class="whole">)[(\[]+<math xmlns="[^"]*">', page.read_text(encoding="utf-8"))
-
-
-def test_nothing_is_loaded_from_elsewhere(site):
+def test_nothing_is_loaded_from_elsewhere_and_every_notebook_shows_a_picture(site):
     texts = {path: path.read_text(encoding="utf-8") for path in site.rglob("*") if path.suffix in (".html", ".css")}
     assert len(texts) > 20
     elements = r"<(?:script|link|img|iframe|source|embed|object)\b[^>]*?(?:src|href|data)="
     loads = rf"""(?:{elements}|url\(|@import)\s*["']?(?:https?:)?//"""
     assert {path.name: found for path, text in texts.items() if (found := re.findall(loads, text))} == {}
-
-
-def test_every_notebook_was_run_and_shows_a_picture(site):
     notebooks = sorted((site / "notebooks").glob("*.html"))
     assert len(notebooks) == 3
     for notebook in notebooks:
         assert '<img alt="../_images/' in notebook.read_text(encoding="utf-8")
+    for page in (site / "theory").glob("*.html"):
+        assert not re.search(r'(?<!<span class="whole">)[(\[]+<math xmlns="[^"]*">', page.read_text(encoding="utf-8"))
 
 
-def test_every_setting_of_a_study_and_of_a_file_is_there(site):
+def test_every_setting_and_every_command_is_there(site):
     page = (site / "study.html").read_text(encoding="utf-8")
     shown = re.findall(r'<tr class="row-\w+"><td><p><code[^>]*><span class="pre">(\w+)</span></code>', page)
     assert set(settings_for("study")) | set(settings_for("file")) <= set(shown)
-
-
-def test_every_command_is_there_with_its_help(site):
     page = (site / "commands.html").read_text(encoding="utf-8")
     for command in ("bound", "simulate", "compare", "plan", "replay", "run", "serve", "study ask", "study tell"):
         assert f"Usage: cabai {command} " in page

@@ -54,9 +54,6 @@ def test_track_and_stop_reproduces_the_published_number_of_draws(means, publishe
     assert runs.summary().errors / 3000 < 0.1
 
 
-# --- Ties: all that a test can do wrong, with samplers that try to mislead it ----------------------------------------
-
-
 class Tie(NamedTuple):
     threshold: str
     law: str

@@ -13,8 +13,6 @@ from combinations import WITHOUT_BUDGET, covering
 from storages import BOTH
 from studies import check_same_pulls, new, reloaded, start
 
-# --- A study makes the pulls that a simulation makes -----------------------------------------------------------------
-
 CASES = {
     "gaussian": (cabai.Instance("gaussian", [1.0, 0.5, -0.5], [1, 0.1, 0.3], variance=0.5), "evalue", 0.0),
     "bernoulli": (cabai.Instance("bernoulli", [0.9, 0.6, 0.2], [1, 0.1, 0.3], cost_model="two-point"), "kt", 0.0),
@@ -66,9 +64,6 @@ def test_a_policy_draws_as_many_numbers_as_it_likes_live_as_simulated():
     check_same_pulls(instance, several_coins, "evalue", 0.0, most=300, seed=3, reload=True)
 
 
-# --- Pulls under way ------------------------------------------------------------------------------------------------
-
-
 def test_pulls_under_way_count_as_pulled_when_choosing():
     """CO takes the arm with the smallest C_a N_a; pulls under way count at the arm's mean cost."""
     study = new(family="gaussian", policy="co", arms=["a", "b", "c", "d"])
@@ -109,9 +104,6 @@ def test_pulls_under_way_are_no_evidence(policy):
     assert [
         dataclasses.replace(arm, under_way=0, offers=arm.offers - arm.under_way) for arm in after.arms
     ] == before.arms
-
-
-# --- Leases ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", ["release", "renew"])
@@ -201,10 +193,7 @@ def test_a_study_never_undecides(clock):
     assert reloaded(study).decision == "a"
 
 
-# --- A request made again, because its answer was lost, is answered with the same pulls ------------------------------
-
-
-def test_a_request_made_again_has_the_same_pulls_and_a_new_lease(clock):
+def test_a_request_made_again_has_the_same_pulls_and_what_was_told_is_not_handed_out_again(clock):
     study = new(lease=100)
     first = study.ask(2, worker="w", request="one")
     clock.now += 60
@@ -214,9 +203,6 @@ def test_a_request_made_again_has_the_same_pulls_and_a_new_lease(clock):
     assert [pull.expires - before.expires for pull, before in zip(again, first, strict=True)] == [60, 60]
     assert study.status().under_way == 2
     assert study.ask(worker="w", request="two").id not in [pull.id for pull in first]
-
-
-def test_what_was_told_is_not_handed_out_again():
     study = new()
     first, second = study.ask(2, request="one")
     study.tell(first, 1, 1.0)

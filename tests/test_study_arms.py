@@ -86,18 +86,14 @@ def test_pulls_under_way_of_a_dropped_arm_are_withdrawn_and_what_waited_for_them
     assert study.status().pulls == 22
 
 
-def test_an_arm_without_a_reward_may_be_dropped():
+def test_an_arm_without_a_reward_may_be_dropped_and_the_leader_wins_as_its_last_rival_is():
     study = new(policy="top-two", arms=["a", "b", "c", "d"])
     start(study, [1, 1, 0])
     study.drop("d")
     assert {each.arm for each in study.ask(9)} <= {"a", "b", "c"}
     assert reloaded(study).status().leader == "a"
-
-
-def test_the_leader_may_win_as_its_last_rival_is_dropped():
-    means = {"a": 1.0, "b": 1.0, "c": 0.0}
-    study = new(arms=list(means), policy="uniform")
-    run(study, means, 45)
+    study = new(policy="uniform")
+    run(study, {"a": 1.0, "b": 1.0, "c": 0.0}, 45)
     assert not study.stopped
     study.drop("b")
     assert (study.decision, study.status().reason) == ("a", "evidence")
@@ -108,40 +104,34 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
     study.drop("a")
     study.drop("a")
     assert len(study.amendments()) == 1
-    with pytest.raises(
-        cabai.InvalidInput, match=r"only two arms are left: without 'b' there is nothing to compare.*stop"
-    ):
+    with pytest.raises(cabai.InvalidInput, match=r"only two arms are left: without 'b' there is nothing to.*stop"):
         study.drop("b")
     with pytest.raises(cabai.InvalidInput, match="there is no arm 'x': the arms are a, b, c"):
         study.drop("x")
+    for reserve in (0, 1, 0.6, -1, "much", math.nan):
+        with pytest.raises(cabai.InvalidInput, match="reserve must be"):
+            new(policy="top-two", reserve=reserve)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve():
+    tests, top_two = "contrast, evalue or bets, got", {"policy": "top-two"}
+    cheapest = {"goal": "cheapest", "epsilon": 0.1, "slack": 0.05, "costs": [1, 2, 3]}
+    for options, message in (
         ({"policy": "co"}, "with policy top-two, ctas, tas or uniform, got co"),
         ({"policy": "racing"}, "got racing"),
         ({"policy": "d-lucb"}, "got d-lucb"),
-        ({"policy": "top-two", "threshold": "stylized"}, "contrast, evalue or bets, got stylized"),
-        ({"policy": "top-two", "threshold": "mixture", "family": "gaussian"}, "contrast, evalue or bets, got mixture"),
-        (
-            {"policy": "top-two", "family": None, "items": 10, "race": "champion"},
-            "join only a paired race, got 'champion'",
-        ),
-        (
-            {"policy": "cheapest", "goal": "cheapest", "epsilon": 0.1, "slack": 0.05, "costs": [1, 2, 3]},
-            "only if its goal is the best arm, got goal 'cheapest'",
-        ),
-    ],
-)
-def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve(options, message):
-    study = new(**options)
-    before = tables(study)
-    with pytest.raises(cabai.InvalidInput, match=message):
-        study.drop("a")
-    assert tables(study) == before
-    with pytest.raises(cabai.InvalidInput, match=message):
-        new(**options, reserve=0.1)
+        (top_two | {"threshold": "stylized"}, f"{tests} stylized"),
+        (top_two | {"threshold": "mixture", "family": "gaussian"}, f"{tests} mixture"),
+        (top_two | {"family": None, "items": 10, "race": "champion"}, "join only a paired race, got 'champion'"),
+        ({"policy": "cheapest"} | cheapest, "only if its goal is the best arm, got goal 'cheapest'"),
+    ):
+        study = new(**options)
+        before = tables(study)
+        with pytest.raises(cabai.InvalidInput, match=message):
+            study.drop("a")
+        assert tables(study) == before
+        with pytest.raises(cabai.InvalidInput, match=message):
+            new(**options, reserve=0.1)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.6])
@@ -172,12 +162,6 @@ def test_an_arm_that_was_dropped_does_not_join_again():
     study.stop()
     with pytest.raises(cabai.InvalidInput, match="has stopped: its arms can no longer change"):
         study.add_arm("y")
-
-
-@pytest.mark.parametrize("reserve", [0, 1, 0.6, -1, "much", math.nan])
-def test_a_reserve_is_a_share_of_at_most_a_half(reserve):
-    with pytest.raises(cabai.InvalidInput, match="reserve must be"):
-        new(policy="top-two", reserve=reserve)
 
 
 @pytest.mark.parametrize(("policy", "known"), covering(POLICIES, [True, False]))
@@ -249,9 +233,8 @@ def test_confidences_and_intervals_pay_too():
     assert with_reserve.status().arms[0].low == pytest.approx(mine.arms[0].low, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("options", "given", "message"),
-    [
+def test_bad_arms_do_not_join():
+    for options, given, message in (
         ({}, {"arm": "d"}, "was created without a reserve"),
         ({"reserve": 0.1}, {"arm": "a"}, "there is already an arm 'a'"),
         ({"reserve": 0.1}, {"arm": ""}, "arm"),
@@ -261,14 +244,12 @@ def test_confidences_and_intervals_pay_too():
         ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d"}, "was created with known costs: give cost"),
         ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d", "cost": -1}, "must not be negative"),
         ({"reserve": 0.1}, {"arm": "d", "metadata": {1, 2}}, "metadata must be valid as JSON"),
-    ],
-)
-def test_bad_arms_do_not_join(options, given, message):
-    study = new(policy="top-two", **options)
-    before = tables(study)
-    with pytest.raises(cabai.InvalidInput, match=message):
-        study.add_arm(given.pop("arm"), **given)
-    assert tables(study) == before
+    ):
+        study = new(policy="top-two", **options)
+        before = tables(study)
+        with pytest.raises(cabai.InvalidInput, match=message):
+            study.add_arm(given.pop("arm"), **given)
+        assert tables(study) == before
 
 
 def test_the_arms_of_a_study_that_has_stopped_are_what_they_were():

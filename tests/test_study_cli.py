@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
@@ -45,39 +44,32 @@ def status(folder, name="judges"):
 
 
 def test_a_script_in_any_language_can_run_a_study(tmp_path):
-    made = apart(
-        "study", "create", "judges", "--arms", "small,large", "--family", "bernoulli", "--max-pulls", "3",
-        "--metadata", '{"large": {"model": "m2"}}', cwd=tmp_path,
-    )  # fmt: skip
+    def tell(pull, *options, by=here):
+        return by("study", "tell", "judges", pull, *options, cwd=tmp_path)
+
+    create = "--arms small,large --family bernoulli --max-pulls 3 --metadata"
+    made = apart("study", "create", "judges", *create.split(), '{"large": {"model": "m2"}}', cwd=tmp_path)
     assert (made.returncode, made.stdout) == (0, "created: judges, 2 arms, in sqlite:///cabai.db\n")
-    pulls = json.loads(apart("study", "ask", "judges", "-n", "2", "--worker", "me", "--json", cwd=tmp_path).stdout)[
-        "pulls"
-    ]
+    asked = apart("study", "ask", "judges", "-n", "2", "--worker", "me", "--json", cwd=tmp_path)
+    pulls = json.loads(asked.stdout)["pulls"]
     assert [(pull["arm"], pull["metadata"]) for pull in pulls] == [("small", None), ("large", {"model": "m2"})]
     first, second = (pull["id"] for pull in pulls)
-    told = here("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
-    assert (told.returncode, told.stderr) == (0, "")
-    again = here("study", "tell", "judges", first, "--reward", "1", "--cost", "0.5", cwd=tmp_path)
-    assert again.returncode == 0
-    other = apart("study", "tell", "judges", first, "--reward", "0", "--cost", "0.5", cwd=tmp_path)
-    assert (other.returncode, other.stderr) == (
-        2,
-        f"cabai: pull {first} was told before with reward=1.0, cost=0.5, which is kept.\n",
-    )
-    here("study", "tell", "judges", second, "--failed", "no answer", "--cost", "0.25", cwd=tmp_path)
-    line = here("study", "ask", "judges", cwd=tmp_path).stdout
-    third, arm = line.rstrip("\n").split("\t")
+    for _ in range(2):  # again, as after a lost answer
+        told = tell(first, "--reward", "1", "--cost", "0.5")
+        assert (told.returncode, told.stderr) == (0, "")
+    other = tell(first, "--reward", "0", "--cost", "0.5", by=apart)
+    said = f"cabai: pull {first} was told before with reward=1.0, cost=0.5, which is kept.\n"
+    assert (other.returncode, other.stderr) == (2, said)
+    tell(second, "--failed", "no answer", "--cost", "0.25")
+    third, arm = here("study", "ask", "judges", cwd=tmp_path).stdout.rstrip("\n").split("\t")
     assert arm == "large"  # of which nothing is known yet
     waiting = apart("study", "ask", "judges", cwd=tmp_path)
     assert (waiting.returncode, waiting.stdout) == (4, "")
-    ended = json.loads(
-        here("study", "tell", "judges", third, "--reward", "0", "--cost", "1", "--json", cwd=tmp_path).stdout
-    )
-    assert ended == {"stopped": True, "decision": None, "spent": 1.75}
+    ended = tell(third, "--reward", "0", "--cost", "1", "--json")
+    assert json.loads(ended.stdout) == {"stopped": True, "decision": None, "spent": 1.75}
     stopped = apart("study", "ask", "judges", "--json", cwd=tmp_path)
-    assert (stopped.returncode, json.loads(stopped.stderr)) == (
-        3, {"error": "study 'judges' has stopped: there is nothing left to pull."}
-    )  # fmt: skip
+    said = {"error": "study 'judges' has stopped: there is nothing left to pull."}
+    assert (stopped.returncode, json.loads(stopped.stderr)) == (3, said)
     shown = here("study", "status", "judges", cwd=tmp_path).stdout
     assert "Undecided: small is at most 0.93 worse than the best" in shown
     assert "1 failed" in shown
@@ -149,9 +141,7 @@ def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
     assert (loaded.returncode, loaded.stdout) == (0, "ready: x, 2 arms, in sqlite:///cabai.db\n")
     other = here(*create, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
     assert other.returncode == 2
-    assert (
-        "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the study." in other.stderr
-    )
+    assert "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the" in other.stderr
 
 
 def test_storage_can_come_from_the_environment(folder):
@@ -220,26 +210,15 @@ def test_a_study_may_be_made_by_a_program_and_run_from_a_file_and_the_other_way_
 
 def test_commands_see_their_pull_and_their_time_is_their_cost(tmp_path):
     (tmp_path / "test.py").write_text(
-        textwrap.dedent("""
-        import os, time
-        reward = {"a": 0, "b": 1}[os.environ["CABAI_ARM"]]
-        assert os.environ["CABAI_STUDY"] == "timed" and os.environ["CABAI_PULL"].count("-") == 1
-        assert os.environ["CABAI_METADATA"] == ('{"depth": 3}' if reward else "null")
-        time.sleep(0.2 * reward)
-        print(reward)
-    """)
+        "import os, time\n"
+        "reward = {'a': 0, 'b': 1}[os.environ['CABAI_ARM']]\n"
+        "assert os.environ['CABAI_STUDY'] == 'timed' and os.environ['CABAI_PULL'].count('-') == 1\n"
+        "assert os.environ['CABAI_METADATA'] == ('{\"depth\": 3}' if reward else 'null')\n"
+        "time.sleep(0.2 * reward)\n"
+        "print(reward)\n"
     )
-    recipe = f"""
-    name = "timed"
-    family = "bernoulli"
-    storage = "sqlite:///own.db"
-    cost = "COST"
-    max_pulls = 4
-    command = "{sys.executable} test.py"
-    [arms.a]
-    [arms.b]
-    depth = 3
-    """
+    recipe = 'name = "timed"\nfamily = "bernoulli"\nstorage = "sqlite:///own.db"\ncost = "COST"\nmax_pulls = 4\n'
+    recipe += f'command = "{sys.executable} test.py"\n[arms.a]\n[arms.b]\ndepth = 3\n'
     for cost in ("seconds", "cpu"):
         (tmp_path / "study.toml").write_text(recipe.replace("COST", cost))
         (tmp_path / "own.db").unlink(missing_ok=True)
@@ -280,6 +259,7 @@ def test_functions_are_arms_too_and_async_ones_are_awaited(tmp_path):
     assert "measure seconds" in refused.stderr
     done = run_file(tmp_path, f'{text}wrong"\ncost = "cpu"\nname = "bad"\nmax_pulls = 1\n')
     assert "must return (reward, cost), got (1, 2, 3)" in done.stderr
+    assert "It is recorded as a failed pull that cost " in done.stderr
     done = status(tmp_path, "bad")
     assert (done["pulls"], done["failures"]) == (0, 1)
     assert done["spent"] > 0  # its time was paid for
@@ -295,18 +275,12 @@ WRONG = {
     f'{ARMS}command = "true \'"': "cannot be read",
     f'{ARMS}function = "x"': "module:function",
     f'{ARMS}function = "no_such_module:y"': "cannot import function",
-    f'{ARMS}function = "half:y"': "function 'half:y': SyntaxError: '(' was",
     f'{TRUE}costs = "seconds"': "costs must be 2 numbers",
-    f'{TRUE}cost = "money"': "cost must be one of",
     f"{TRUE}timout = 3": "did you mean timeout?",
-    f"{TRUE}budget = 3": "did you mean max_cost?",
-    f"{TRUE}workers = 0": "workers",
     f"{TRUE}workers = 4001": "workers must be at most 4000, got 4001",
-    f"{TRUE}delta = 2": "cabai: study.toml: delta must lie",
     'family = "bernoulli"\narms = {a = 1, b = 2}\ncommand = "true"': "one table [arms.NAME] each",
     'family = "bernoulli"\ncommand = "true"\n[arms.a]\n[arms.b]\ntimeout = 3': "'timeout' is for all arms",
     f"{TRUE}max_pulls = {'9' * 5000}": "study.toml cannot be read: it has a number that is too long",
-    f"{TRUE}max_pulls = 0x{'9' * 5000}": "max_pulls must be below 2**63",
     f"{TRUE}costs = [1, 0x{'9' * 5000}]": "costs[1] must be a number, got a value of type int that",
     f"{TRUE}costs = {'[' * 5000}{']' * 5000}": "study.toml cannot be read: it has a number",
 }
@@ -314,7 +288,6 @@ WRONG = {
 
 @pytest.mark.parametrize("recipe", WRONG, ids=WRONG.values())
 def test_a_wrong_recipe_is_refused_in_one_line_and_leaves_nothing_behind(recipe, tmp_path):
-    (tmp_path / "half.py").write_text("y = (\n")
     done = run_file(tmp_path, recipe)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert WRONG[recipe] in done.stderr
@@ -328,10 +301,8 @@ FAILING = [
     ("echo hello", NO_RESULT, "its last line of output is not JSON: 'hello'", 1),
     (f'{sys.executable} -c "print(9000 * chr(91))"', NO_RESULT, "is not JSON", 1),
     (f'{sys.executable} -c "print(5000 * chr(57))"', NO_RESULT, "is not JSON", 1),
-    ("""echo '{"cost": 1}'""", NO_RESULT, "has no reward", 1),
     ("""echo '{"reward": 0.5, "cost": 1}'""", NO_RESULT, "reward must be 0 or 1 for the bernoulli family, got 0.5", 1),
-    ("""echo '{"reward": 1}'""", NO_RESULT, "tell needs a cost", 1),
-    ("""echo '{"reward": NaN, "cost": 1}'""", NO_RESULT, "finite", 1),
+    ("""echo '{"reward": 1}'""", NO_RESULT, "a result needs a cost", 1),
     ("no-such-program", "the command of arm 'a' cannot be started: 'no-such-program': No such file", "", 0),
 ]
 
@@ -345,12 +316,6 @@ def test_a_command_that_fails_is_kept_as_failed_and_ends_the_run_in_time(command
     study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/cabai.db")
     assert [why in each["failed"] for each in study.observations()] == [True] * failures
     assert not study.stopped
-
-
-def test_what_was_paid_for_output_that_is_not_read_is_on_the_bill(tmp_path):
-    refused = run_file(tmp_path, f'{ARMS}cost = "seconds"\nmax_pulls = 1\ncommand = "echo hello"\n')
-    assert "It is recorded as a failed pull that cost " in refused.stderr
-    assert status(tmp_path, "study")["spent"] > 0
 
 
 @pytest.mark.parametrize("ending", [

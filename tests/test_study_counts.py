@@ -54,6 +54,8 @@ def test_sums_count_as_the_single_results_would(family, policy, direction):
         ]
     assert summed.decision == single.decision is not None
     assert summed.status().pulls == single.status().pulls
+    if family == "poisson":  # of first rewards that are only known with others no interval is made
+        assert {(arm.low, arm.high) for arm in mine.arms} == {(0.0, None)}
 
 
 @pytest.mark.parametrize(
@@ -79,21 +81,17 @@ def test_sums_are_refused_where_the_test_looks_at_more(options, message):
 
 BAD = [
     ({}, "must be a dictionary that maps names of arms"),
-    ([], "must be a dictionary"),
     ({"x": (1, 1, 1)}, "must be a dictionary that maps names of arms"),
     ({"a": 5}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
-    ({"a": (5, 3)}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
     ({"a": (5, 3, None)}, "need a cost"),
     ({"a": (5, 6, 1.0)}, "was pulled 5 times: its rewards, 0 or 1 each, cannot sum to 6"),
     ({"a": (5, -1, 1.0)}, "reward of arm 'a' must be a whole number of at least 0"),
     ({"a": (5.5, 1, 1.0)}, "pulls of arm 'a' must be a whole number"),
     ({"a": (5, 1, -1.0)}, "cost of arm 'a' must be positive"),
-    ({"a": (5, 1, 0)}, "cost of arm 'a' must be positive"),
     ({"a": (0, 0, 0)}, "at least one arm must have been pulled"),
     ({"a": (0, 1, 1.0)}, "was pulled 0 times"),
     ({"a": (10, 1, 1.0), "b": (1, 5, 1.0)}, "cannot sum to 5"),
     ({"a": (2**53, 5, 1)}, r"pulls of arm 'a' must be below 2\*\*53"),
-    ({"b": (10**400, 5, 1)}, r"pulls of arm 'b' must be below 2\*\*53"),
     ({"a": (2**52, 5, 1), "b": (2**52, 6, 1)}, r"fewer than 2\*\*53 pulls in all, and would have"),
     ({"a": (10, 5, 1e308), "b": (10, 5, 1e308)}, "add up to a number that is too large to store"),
     ({"a": (10, 5, 10**400)}, "cost of arm 'a' must be"),
@@ -102,18 +100,15 @@ BAD = [
 
 @pytest.mark.parametrize(("counts", "message"), BAD)
 def test_bad_counts_count_nothing(counts, message):
-    study = new()
+    study, other = new(), new(family="poisson", policy="top-two")
     before = tables(study)
     with pytest.raises(cabai.InvalidInput, match=message):
         study.tell_counts(counts)
     with pytest.raises(cabai.InvalidInput, match=r"following must be below 2\*\*53"):
         study.tell_counts({"a": (10, 5, 1)}, following=2**53)
-    assert tables(study) == before
-
-
-def test_sums_of_poisson_rewards_that_are_too_large_are_refused():
     with pytest.raises(cabai.InvalidInput, match=r"reward of arm 'a' must be below 2\*\*53"):
-        new(family="poisson", policy="top-two").tell_counts({"a": (10, 2**53, 1)})
+        other.tell_counts({"a": (10, 2**53, 1)})
+    assert tables(study) == before
 
 
 def test_a_period_counts_once():
@@ -197,9 +192,6 @@ def test_the_next_period_is_divided_as_the_policy_divides_pulls(policy):
     for wrong in (0, -1, 2.5):
         with pytest.raises(cabai.InvalidInput, match="pulls must be"):
             study.split(wrong)
-
-
-# --- At the edge: limits of the study, pulls that have lapsed, the shell --------------------------------------------
 
 
 POLICIES = ["top-two", "co", "ctas", "tas", "uniform", "racing"]

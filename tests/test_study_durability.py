@@ -54,16 +54,8 @@ def finish(study: Study) -> None:
     """Tell that the left arm is the best by far until the study stops; first of what nobody has told."""
     for pull in under_way(study):
         study.tell(f"{token(study)}-{pull.number}", 50.0 if pull.arm == 0 else 0.0, cost=1.0)
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, 50.0 if pull.arm == "left" else 0.0, cost=1.0)
-
-
-def pulls_under_way(study: Study) -> int:
-    return study.status().under_way
-
-
-# 1. Killed
+    study.run(lambda arm: (50.0 if arm == "left" else 0.0, 1.0))
+    assert study.decision == "left"
 
 
 @BOTH
@@ -94,7 +86,7 @@ def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
     logged = len(study.observations())
     assert len(told) + 1 <= logged <= len(told) + kills + 1  # the last tell of each may be written and not acknowledged
 
-    left_behind = pulls_under_way(study)
+    left_behind = study.status().under_way
     time.sleep(LEASE)
     again = study.ask(left_behind) if left_behind else []
     assert all(pull.offers > 1 for pull in again)  # the leases ran out
@@ -102,8 +94,7 @@ def test_a_worker_killed_many_times_loses_nothing(url: str, kills: int) -> None:
         study.tell(pull, 0.0, cost=1.0)
     check_log(study, told)
     finish(study)
-    assert study.decision == "left"
-    assert pulls_under_way(study) == 0
+    assert study.status().under_way == 0
     check_log(study, told)
     check_replay(study)
 
@@ -127,19 +118,17 @@ def test_killed_while_it_makes_the_tables(url: str) -> None:
     finish(new_study(url))
 
 
-# 2. Many at once
-
-
-def eight_processes(url: str, pulls: int) -> None:
-    study = new_study(url)
-    children = [Child(partial(work_on, url, "study", seed, pulls)) for seed in range(8)]
+@BOTH
+@pytest.mark.parametrize("pulls", [50, pytest.param(2500, marks=pytest.mark.slow)])
+def test_eight_processes_on_one_study(quick_url: str, pulls: int) -> None:
+    study = new_study(quick_url)
+    children = [Child(partial(work_on, quick_url, "study", seed, pulls)) for seed in range(8)]
     with ThreadPoolExecutor(8) as readers:  # a pipe that nobody reads fills up
         reports = [words for each in readers.map(lambda child: join([child]), children) for words in each]
     told = told_in(reports)
-    assert len(told) == 8 * pulls
+    assert len(told) == len(study.observations()) == 8 * pulls
     check_log(study, told)
-    assert len(study.observations()) == 8 * pulls
-    assert pulls_under_way(study) == 0
+    assert study.status().under_way == 0
 
 
 @pytest.fixture
@@ -151,17 +140,6 @@ def quick_url(url: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         yield f"sqlite:///{place}/cabai.db"
         close(place)
-
-
-@BOTH
-def test_eight_processes_on_one_study(quick_url: str) -> None:
-    eight_processes(quick_url, 50)
-
-
-@pytest.mark.slow
-@BOTH
-def test_eight_processes_and_20000_tells(quick_url: str) -> None:
-    eight_processes(quick_url, 2500)
 
 
 @BOTH
@@ -186,25 +164,17 @@ def test_several_processes_make_the_same_storage_at_once(
         close(fresh.removeprefix("sqlite:///"))
 
 
-# 3. Files and servers that fail
-
-
 @pytest.mark.parametrize("url", ["memory", "sqlite:///cabai.db"])
-def test_a_storage_that_is_open_is_opened_again_without_a_second_one(url, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_storage_that_is_open_is_opened_again_without_a_second_one(url, folder, monkeypatch):
+    """And an empty file becomes one."""
+    monkeypatch.chdir(folder)
+    (folder / "cabai.db").touch()
     opened = open_storage(url)
     monkeypatch.setattr(storage, "storage_at", lambda _: pytest.fail("a second storage"))
-    others = {"memory": "sqlite://", "sqlite:///cabai.db": f"sqlite:///{tmp_path}/cabai.db"}
+    others = {"memory": "sqlite://", "sqlite:///cabai.db": f"sqlite:///{folder}/cabai.db"}
     for same in (url, others[url]):
         assert open_storage(same) is open_storage(same, make=False) is opened
-
-
-def test_an_empty_file_becomes_a_storage(folder: Path) -> None:
-    (folder / "empty.db").touch()
-    finish(new_study(f"sqlite:///{folder}/empty.db"))
-
-
-def test_a_folder_that_does_not_exist_is_named(folder: Path) -> None:
+    monkeypatch.undo()
     with pytest.raises(StorageError, match=r"nowhere/cabai.db failed: there is no folder .*nowhere\."):
         new_study(f"sqlite:///{folder}/nowhere/cabai.db")
 
@@ -285,9 +255,8 @@ def test_a_file_that_may_not_grow(folder: Path) -> None:
         size = os.path.getsize(folder / "cabai.db-wal")
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 400_000, most))
 
-    fill_the_disk(
-        f"sqlite:///{folder}/cabai.db", limit, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    )
+    url = f"sqlite:///{folder}/cabai.db"
+    fill_the_disk(url, limit, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
 
 
 def test_a_full_disk(folder: Path) -> None:
@@ -355,9 +324,7 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
     postgres.stop(at_once=True)
     try:
         started = time.monotonic()
-        with pytest.raises(
-            StorageError, match="Everything acknowledged before is stored; this call was not acknowledged"
-        ):
+        with pytest.raises(StorageError, match="Everything acknowledged before is stored; this call was not ack"):
             study.tell(pull, 2.0, cost=1.0)
         with pytest.raises(StorageError):
             study.status()
@@ -409,23 +376,20 @@ def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monk
     study = new_study(url)
     told, sent, end_at = {}, [0], [0]
 
-    def sent_later(send: Any) -> Any:
-        def later(*arguments: Any) -> Any:
-            sent[0] += 1
-            if sent[0] == end_at[0]:
-                postgres.end_connections()
-            return send(*arguments)
+    def is_the_end() -> bool:
+        sent[0] += 1
+        if sent[0] == end_at[0]:
+            postgres.end_connections()
+        return sent[0] == end_at[0]
 
-        return later
+    def sent_later(send: Any) -> Any:
+        return lambda *arguments: (is_the_end(), send(*arguments))[1]
 
     def before_commit(connection: Any) -> None:
-        sent[0] += 1
-        if sent[0] == end_at[0]:
-            postgres.end_connections()
-        sent[0] += 1
-        if sent[0] == end_at[0]:
+        is_the_end()
+        if sent[0] + 1 == end_at[0]:
             connection.commit()  # done, but nobody will hear of it
-            postgres.end_connections()
+        if is_the_end():
             ping(connection, "SELECT 1")
 
     ping = PostgresConnection.fetch
@@ -551,9 +515,6 @@ def test_a_child_that_survives_its_killed_parent_holds_no_lock(url: str, monkeyp
     assert len(study.observations()) == 1
 
 
-# 4. Settings
-
-
 def test_sqlite_waits_for_the_disk(folder: Path) -> None:
     opened = open_storage(f"sqlite:///{folder}/cabai.db")
     for fetch in (opened.fetch, lambda text: opened.write(lambda connection: connection.fetch(text))):
@@ -565,9 +526,6 @@ def test_sqlite_waits_for_the_disk(folder: Path) -> None:
 def test_postgres_waits_for_the_disk_whatever_its_default(url: str, postgres: Any) -> None:
     postgres.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET synchronous_commit = off")
     assert open_storage(url).write(lambda connection: connection.fetch("SHOW synchronous_commit")) == [("on",)]
-
-
-# 5. Forks
 
 
 def test_a_forked_child_goes_on_after_its_parent_has_closed_the_file(folder: Path) -> None:

@@ -67,23 +67,16 @@ def test_a_study_goes_on_elsewhere_as_it_would_have_here():
     assert later.decision == whole.decision == "a"
 
 
-def test_what_is_imported_may_decide_at_once_or_use_up_a_budget():
+def test_what_is_imported_may_decide_at_once_and_a_plain_table_will_do(tmp_path):
     study = new(arms=["a", "b"], policy="uniform")
     study.run(lambda arm: (int(arm == "a"), 1.0))
-    assert study.decision == "a"
     again = new(arms=["a", "b"], policy="uniform", import_from=study, unseen=True)
-    assert (again.decision, again.status().reason) == ("a", "evidence")
+    assert (study.decision, again.decision, again.status().reason) == ("a", "a", "evidence")
     tight = new(arms=["a", "b"], delta=1e-9, max_pulls=5, import_from=study, unseen=True)
     assert tight.status().reason == "max_pulls"
-
-
-def test_a_plain_table_will_do(tmp_path):
     (tmp_path / "trials.csv").write_text("arm,reward\na,1\nb,0\na,true\n")
     study = new(arms=["a", "b"], costs=[1, 2], import_from=tmp_path / "trials.csv", unseen=True)
     assert [(arm.pulls, arm.mean, arm.spent) for arm in study.status().arms] == [(2, 1.0, 2.0), (1, 0.0, 2.0)]
-
-
-def test_sums_are_imported_as_sums():
     study = new(costs=[1, 1, 1])
     study.tell_counts({"a": (100, 30), "b": (100, 31), "c": (100, 29)})
     found = new(costs=[1, 1, 1], import_from=study, unseen=True)
@@ -96,10 +89,7 @@ def test_sums_are_imported_as_sums():
     [
         ({"unseen": False}, r"set unseen=True \(--unseen\) if both are true: nobody looked at these data"),
         ({"unseen": "yes"}, "set unseen=True"),
-        (
-            {"threshold": "stylized"},
-            "only where the test is proven no matter how pulls were chosen, got threshold stylized",
-        ),
+        ({"threshold": "stylized"}, "is proven no matter how pulls were chosen, got threshold stylized"),
         ({"threshold": "calibrated(c=3)"}, "certified only for pulls that its policy chose"),
         ({"family": None, "policy": "top-two", "items": 10}, "reused with cabai.evaluate"),
         ({"arms": ["a", "b"]}, "no arm 'c' in this study. Leaving out an arm because of its results has a price"),
@@ -117,31 +107,21 @@ def test_it_is_refused_where_it_would_void_the_proof(options, message):
     ("text", "message"),
     [
         ("arm,cost\na,1\n", "has no column 'reward'"),
-        ("arm,reward,cost\na,1,\n", "row 2: it has no cost"),
-        ("arm,reward,cost\na,,1\n", "row 2: it has no reward"),
-        ("arm,reward,cost\na,2,1\n", "row 2: "),
+        ("arm,reward,cost\na,1,\n", "row 2: a result needs a cost"),
+        ("arm,reward,cost\na,,1\n", "row 2: a result needs a reward"),
         ("arm,reward,cost\na,1,-1\n", "row 2: cost must be positive"),
         ("arm,reward,cost\na,one,1\n", "row 2: reward must be a number"),
         ("arm,reward,cost\nx,1,1\n", "row 2: there is no arm 'x'"),
         ("arm,reward,cost\n", "has no rows"),
         ("arm,reward,cost,counted\na,1,1,False\n", "there is nothing to import"),
-        ("pull,arm,reward,cost\nq,a,1,1\n", "a pull's id ends in its number"),
-        ("pull,arm,reward,cost\nx-²,a,1,1\n", "a pull's id ends in its number"),
         (f"pull,arm,reward,cost\nx-{'9' * 5000},a,1,1\n", "a pull's id ends in its number"),
         ("arm,reward,cost,pulls\na,1,1,2.5\n", "row 2: pulls must be a whole number below 2.*, got 2.5"),
-        ("arm,reward,cost,pulls\na,1,1,0.5\n", "row 2: pulls must be a whole number"),
         ("arm,reward,cost,pulls\na,0,1,0\n", "row 2: at least one arm must have been pulled"),
         ("arm,reward,cost,pulls\na,1.9,1,3\n", "row 2: a sum of rewards must be a whole number below 2.*, got 1.9"),
         ("arm,reward,cost,pulls\na,4,1,3\n", "row 2: arm 'a' was pulled 3 times"),
-        ("arm,reward,cost,pulls\na,1,1,9e18\nb,1,1,9e18\n", "row 2: pulls must be a whole number below 2"),
         ("arm,reward,cost,pulls\na,1,1,9e15\nb,1,1,9e15\n", "too many pulls: there must be fewer than 2"),
-        (
-            "arm,reward,cost,failed\na,1,1,no luck\n",
-            "row 2: it has a reward, 1, and also a reason for failing, 'no luck'",
-        ),
-        ("arm,reward,cost,failed\na,0,1,True\n", "row 2: it has a reward, 0, and also a reason for failing"),
-        ("arm,reward,cost,failed\na,,1,False\n", "row 2: it has no reward"),
-        ("arm,reward,cost,failed,pulls\na,2,1,no luck,3\n", "row 2: it has a reward, 2, and also a reason"),
+        ("arm,reward,cost,failed\na,1,1,no luck\n", "row 2: a failed pull has no reward, got 1"),
+        ("arm,reward,cost,failed\na,,1,False\n", "row 2: a result needs a reward"),
         ("arm,reward,cost,failed,pulls\na,,1,no luck,3\n", "row 2: pulls that failed are told one by one"),
     ],
 )

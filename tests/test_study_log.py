@@ -9,20 +9,18 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 
 import cabai
-from cabai.study import Study, create_study, current, load_study, service
+from cabai.study import Study, catalogue, create_study, load_study
 from cabai.study.current import new_state
 from cabai.study.log import postgres
 from shell import here
 from storages import BOTH, looked
 from studies import new, reloaded
-from workers import Broken, Child, check_known, check_log, check_replay, stored, token, told_in, work_on
+from workers import Broken, check_known, check_replay, stored, token
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::cabai.FailedPulls"),
@@ -31,35 +29,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
 ]
 ARMS = {"arms": ["small", "large"], "family": "bernoulli"}
-
-
-# 1. A state that is restored from a snapshot is the fold of all events, at every event
-
-
-def same(one: Any, other: Any, where: str = "state") -> None:
-    """Field by field, to the last bit; but for what is only remembered to be quick."""
-    assert type(one) is type(other), where
-    if isinstance(one, np.ndarray | np.void):
-        assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes()), where
-    elif hasattr(one, "__dict__") and type(one).__module__.startswith(("cabai.study.state", "cabai.datasets")):
-        assert set(vars(one)) == set(vars(other)), where
-        for name in vars(one):
-            if not name.startswith("_") and name not in ("settings", "items"):
-                same(getattr(one, name), getattr(other, name), f"{where}.{name}")
-    elif isinstance(one, dict):
-        assert list(one) == list(other) or (where.endswith(".waiting") and set(one) == set(other)), where
-        for key in one:
-            same(one[key], other[key], f"{where}[{key}]")
-    elif where.endswith(".waiting_order"):  # a heap
-        assert sorted(one) == sorted(other), where
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), where
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            same(a, b, f"{where}[{i}]")
-    elif isinstance(one, float):
-        assert repr(one) == repr(other), where
-    elif not callable(one):
-        assert one == other, where
 
 
 def restored(state: Any) -> Any:
@@ -79,19 +48,18 @@ class Folder:
         log = stored(self.study)
         for event in log[self.seen :]:
             again = restored(self.state)
-            same(again, self.state)
+            assert as_told(again) == as_told(self.state)
             if event.kind == "ask":
                 assert again.choose() == (event.arm, event.item)
             self.state.take(event)  # as somebody who only reads, and chooses nothing
             again.take(event)
-            same(again, self.state)
-            assert json.dumps(again.snapshot()) == json.dumps(self.state.snapshot())
-            assert (again.verdict(), again.leader) == (self.state.verdict(), self.state.leader)
-            if hasattr(self.state, "race"):  # it has just been told what arms cost to run, if that matters
-                same(again.race, self.state.race)
+            assert as_told(again) == as_told(self.state)
         self.seen = len(log)
-        stored_state = self.study._current.look(lambda state: json.dumps(state.snapshot()))
-        assert json.dumps(self.state.snapshot()) == stored_state
+        assert json.dumps(self.state.snapshot()) == self.study._current.look(lambda state: json.dumps(state.snapshot()))
+
+
+def as_told(state: Any) -> Any:
+    return json.dumps(state.snapshot()), state.verdict(), state.leader
 
 
 def anything(study: Study, chance: random.Random, clock: Any, held: list[Any], chances: dict[str, float]) -> None:
@@ -192,7 +160,7 @@ def test_a_state_from_a_snapshot_is_the_fold_of_all_events_at_every_event(clock,
         assert "counts" in seen
 
 
-def test_imported_results_are_folded_from_a_snapshot_too(clock):
+def test_imported_results_and_sums_are_folded_from_a_snapshot_too(clock):
     first = new()
     for reward in (1, 0, 1, 1, 0):
         first.tell(first.ask(), reward, 1.0)
@@ -202,6 +170,12 @@ def test_imported_results_are_folded_from_a_snapshot_too(clock):
         study.tell(study.ask(), reward, 1.0)
         folder.follow()
     assert [event.kind for event in stored(study)][:5] == ["import"] * 5
+    summed = new()
+    folder = Folder(summed)
+    for _ in range(2):
+        summed.tell_counts({"a": (4, 2, 4.0), "b": (4, 1, 4.0)})
+        summed.tell(summed.ask(), 1, 1.0)
+        folder.follow()
 
 
 @pytest.mark.parametrize("items", [None, 300])
@@ -218,48 +192,6 @@ def test_a_snapshot_spares_reading_what_was_before_it(items):
     with pytest.raises(cabai.StorageError, match="is damaged"):
         reloaded(study).status()
     cabai.delete_study(study.name, storage="memory")
-
-
-SPOILT = [
-    "DELETE FROM cabai_snapshot",
-    "UPDATE cabai_snapshot SET state = substr(state, 1, length(state) / 2)",
-    "UPDATE cabai_snapshot SET state = 'nonsense'",
-    "UPDATE cabai_snapshot SET place = place + 1",
-    "UPDATE cabai_snapshot SET state = replace(state, '0', '1')",
-    "UPDATE cabai_snapshot SET version = 'x'",
-]
-
-
-@BOTH
-def test_snapshots_that_are_spoilt_while_four_processes_work_change_nothing(url, monkeypatch):
-    """Each process loads the study again and again, so that snapshots are used."""
-    monkeypatch.setattr(current, "SNAPSHOT_EVERY", 4)
-    study = create_study("study", arms=["a", "b", "c"], family="gaussian(variance=1)", policy="top-two", storage=url)
-    study.tell(study.ask(), 0.0, 1.0)
-
-    def work(seed: int, report: Any) -> None:
-        for turn in range(8):
-            work_on(url, "study", 100 * seed + turn, 6, report)
-
-    children, chance = [Child(partial(work, seed)) for seed in range(4)], random.Random(1)
-    reports, spoilt = list[Any](), 0
-    for child in children:
-        for words in child.reports():
-            reports.append(words)
-            if words[0] == "told" and chance.random() < 0.5:
-                looked(study._storage, chance.choice(SPOILT))
-                spoilt += 1
-        assert child.end() == 0
-    assert spoilt > 20
-    told = told_in(reports)
-    assert len(told) == 4 * 8 * 6
-    assert len(study.observations()) == len(told) + 1
-    check_log(study, told)
-    check_replay(study)
-    check_replay(load_study("study", storage=url))
-
-
-# 2. The log, to be read
 
 
 def test_everything_that_happened_can_be_listed(clock):
@@ -325,9 +257,6 @@ def test_the_log_is_the_same_over_http_and_in_the_shell(folder, serve):
     assert "worker w" in lines[0]
     assert time.strftime("%Y-%m-%d", time.gmtime(log[0]["time"])) in lines[0]
     assert "reason by hand" in lines[-1]
-
-
-# 3. A whole log is moved
 
 
 def whole(study: Study, file: Any) -> None:
@@ -430,20 +359,12 @@ def spoilt(lines: list[str]) -> dict[str, list[str]]:
         "no recipe": [json.dumps({"format": 1}), *lines[1:]], "half of it": [about, first, second[: len(second) // 2]],
         "a gap": [about, second, *rest], "the same twice": [about, first, first], "no event": [about, "{}"],
         "an unknown field": [about, changed(first, nonsense=1)], "an unknown arm": [about, changed(first, arm=99)],
-        "an impossible reward": [about, first, changed(second, reward=7.0)],
-        "no kind": [about, changed(first, kind="x")],
         "a bad name": [changed(about, name=5), *lines[1:]], "a bad token": [changed(about, token="x'; --"), *lines[1:]],
         "a bad time": [changed(about, created="long ago"), *lines[1:]], "deep": ["[" * 100_000],
         "a bad recipe": [changed(about, recipe={}), *lines[1:]],
-        "another reward at a later place": [*lines[:-1], changed(lines[-1], place=99)],
-        "a time that is no number": [about, changed(first, time="x")],
         "another pull": [about, changed(first, pull=2), second],
-        "a large number": [about, changed(first, reward=2**70)],
         "a list": [about, changed(first, worker=[1])], "no text": [about, changed(first, worker="\ud800")],
-        "a long name": [about, changed(first, worker="w" * 201)],
         "a time without end": [changed(about, created=float("inf")), *lines[1:]],
-        "a list of tests": [changed(about, tests=[1]), *lines[1:]],
-        "no JSON number": [about, first, changed(second, cost=float("nan"))],
     }  # fmt: skip
 
 
@@ -498,9 +419,6 @@ def test_one_of_two_imports_of_a_name_at_the_same_time_is_refused(url, folder):
         cabai.delete_study("copy", storage=url)
 
 
-# 4. Ids and tokens
-
-
 @BOTH
 def test_the_id_and_the_token_of_a_deleted_study_are_not_used_again(url):
     ids, tokens, revisions = set(), set(), set()
@@ -508,15 +426,12 @@ def test_the_id_and_the_token_of_a_deleted_study_are_not_used_again(url):
         study = create_study("study", **ARMS, storage=url)
         ids.add(study._row.id)
         tokens.add(token(study))
-        revisions.add(service.revision(study))
+        revisions.add(catalogue.revision(study))
         study.tell(study.ask(), 1, 1.0)
         cabai.delete_study("study", storage=url)
         assert looked(study._storage, "SELECT count(*) FROM cabai_event") == [(0,)]
         assert looked(study._storage, "SELECT count(*) FROM cabai_snapshot") == [(0,)]
     assert len(ids) == len(tokens) == len(revisions) == 4
-
-
-# 5. Studies with items
 
 
 def test_a_study_with_items_is_not_split():

@@ -182,10 +182,7 @@ def test_nothing_needless_is_asked_for_while_the_results_in_hand_decide(clock):
     assert (status.stopped, status.decision, status.pulls) == (False, None, 0)
     assert "; counting them would decide the study\n" in str(status)
     study.tell(missing, 0, 1.0)  # the one that was missing may make a difference
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, int(pull.arm == "a"), 1.0)
-    assert study.decision == "a"
+    assert study.run(lambda arm: (int(arm == "a"), 1.0)).decision == "a"
 
 
 def test_a_lapsed_pull_is_offered_first_also_while_the_results_in_hand_decide(clock):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import pytest
 
 import cabai
 from studies import new, reloaded, start, tables
-
-# --- What is refused, and leaves no trace ---------------------------------------------------------------------------
 
 
 def nested(levels):
@@ -21,37 +20,24 @@ def nested(levels):
 
 
 BAD_SETTINGS = [
-    ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
     ({"delta": 5e-324}, "delta must be at least 1e-300, got 5e-324"),
-    ({"delta": math.nan}, "delta must be a finite number, got nan"),
     ({"arms": ["a"]}, r"at least 2 arms, got \['a'\]"),
     ({"arms": "ab"}, "arms must be a list of names"),
     ({"arms": ["a", "a"]}, "names must differ"),
-    ({"arms": ["a", ""]}, "non-empty"),
-    ({"arms": ["a", "x" * 201]}, "at most 200 characters"),
     ({"arms": ["a", "b\n"]}, "printable"),
     ({"arms": {"a": {1, 2}, "b": None}}, "valid as JSON"),
     ({"family": "gauss"}, "unknown family 'gauss'; did you mean gaussian"),
     ({"family": None}, "a study needs a family, such as bernoulli"),
-    ({"policy": "best"}, "unknown policy 'best'"),
-    ({"threshold": "value"}, "unknown threshold 'value'; did you mean evalue"),
-    ({"threshold": "kt", "family": "gaussian"}, "kt holds for bernoulli and bounded rewards only"),
     ({"direction": "up"}, "direction must be one of maximize, minimize, got 'up'"),
     ({"storage": "mysql://host/db"}, "storage must be memory, sqlite"),
     ({"storage": None}, "storage must be a URL"),
-    ({"epsilon": -0.1}, "epsilon must be"),
     ({"epsilon": 1}, r"epsilon must be in \[0, 1\)"),
     ({"costs": [1, 2]}, "costs must be 3 numbers"),
     ({"costs": [1, 2, -1]}, r"costs\[2\] must not be negative, got -1"),
     ({"costs": [1, 2, True]}, r"costs\[2\] must be a number, got True"),
-    ({"max_cost": True}, "max_cost must be a number, got True"),
-    ({"costs": {"a": 1, "b": 2}}, "costs must name every arm once"),
     ({"max_pulls": 0}, "max_pulls must be a whole number of at least 1, got 0"),
-    ({"max_cost": 0}, "max_cost must be positive, got 0"),
     ({"lease": 0}, "lease must be positive, got 0"),
-    ({"seed": -1}, "seed must be a whole number of at least 0"),
     ({"seed": 2**63}, r"seed must be below 2\*\*63"),
-    ({"max_pulls": 2**63}, r"max_pulls must be below 2\*\*63"),
     ({"delta": 10**5000}, "delta must be a number, got a value of type int that cannot be shown"),
     ({"arms": {"a": 10**5000, "b": None}}, "valid as JSON, got a value of type dict that cannot be shown"),
     ({"arms": {"a": nested(100_000), "b": None}}, "valid as JSON, got a value of type dict that cannot be shown"),
@@ -69,15 +55,12 @@ def test_a_study_that_makes_no_sense_is_not_created(options, message):
     assert tables(study) == before
 
 
-@pytest.mark.parametrize("name", ["", "  ", "x" * 201, "two\nlines", 5, None])
-def test_a_study_needs_a_printable_name(name):
-    with pytest.raises(cabai.InvalidInput, match="name must be printable text"):
-        cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage="memory")
-    with pytest.raises(cabai.InvalidInput, match="name must be printable text"):
-        cabai.load_study(name, storage="memory")
+def test_a_study_needs_a_printable_name_and_a_policy_that_other_processes_could_import():
+    for name in ("", "  ", "x" * 201, "two\nlines", 5, None):
+        for call in (partial(cabai.create_study, arms=["a", "b"], family="bernoulli"), cabai.load_study):
+            with pytest.raises(cabai.InvalidInput, match="name must be printable text"):
+                call(name, storage="memory")
 
-
-def test_a_policy_that_no_other_process_could_import_is_refused():
     @cabai.policy
     def co(arms, run, rules):
         return 0
@@ -90,13 +73,10 @@ def test_a_policy_that_no_other_process_could_import_is_refused():
 BAD_TELLS = [
     ({"reward": math.nan, "cost": 1}, "reward must be a finite number, got nan"),
     ({"reward": 0.5, "cost": 1}, "reward must be 0 or 1 for the bernoulli family, got 0.5"),
-    ({"reward": "1", "cost": 1}, "reward must be a finite number, got '1'"),
-    ({"reward": None, "cost": 1}, "tell needs a reward"),
-    ({"reward": 1}, "tell needs a cost"),
-    ({"reward": 1, "cost": 0}, "cost must be positive, got 0"),
+    ({"reward": None, "cost": 1}, "a result needs a reward"),
+    ({"reward": 1}, "a result needs a cost"),
     ({"reward": 1, "cost": -1}, "cost must be positive, got -1"),
     ({"reward": 1, "cost": True}, "cost must be a number, got True"),
-    ({"failed": "x", "cost": True}, "cost must be a number, got True"),
     ({"failed": "  "}, "failed must say why"),
     ({"failed": "x", "reward": 1}, "a failed pull has no reward"),
     ({"failed": "x", "cost": -1}, "cost must not be negative"),
@@ -144,90 +124,66 @@ def test_a_pull_that_was_never_handed_out_is_refused():
     study.tell(mine.id, 1, 1.0)  # the id will do
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda study: study.tell_many(3), "results must be a list of dictionaries, got 3"),
-        (lambda study: study.report(3), "file must be a path, got 3"),
-        (lambda study: study.run(print, progress=3), "progress must be a function, got 3"),
-        (lambda study: study.run(print, page="x"), "page must be true or false, got 'x'"),
-        (lambda study: cabai.import_study(3, storage="memory"), "file must be a path, got 3"),
-        (lambda study: cabai.evidence("x"), "evidence takes cabai.Statistics, got 'x'"),
-        (lambda study: cabai.policy(3), "a policy is made of a function that chooses the next arm, got 3"),
-    ],
-)
-def test_a_value_of_another_kind_is_refused(call, message):
-    with pytest.raises(cabai.InvalidInput, match=message):
-        call(new())
+def test_a_value_of_another_kind_is_refused():
+    study, of_policy = new(), "a policy is made of a function that chooses the next arm, got"
+    for call, message in (
+        (lambda: study.tell_many(3), "results must be a list of dictionaries, got 3"),
+        (lambda: study.report(3), "file must be a path, got 3"),
+        (lambda: study.run(print, progress=3), "progress must be a function, got 3"),
+        (lambda: study.run(print, page="x"), "page must be true or false, got 'x'"),
+        (lambda: cabai.import_study(3, storage="memory"), "file must be a path, got 3"),
+        (lambda: cabai.evidence("x"), "evidence takes cabai.Statistics, got 'x'"),
+        (lambda: cabai.policy(partial(print)), f"{of_policy} func"),
+        (lambda: cabai.policy(3), f"{of_policy} 3"),
+    ):
+        with pytest.raises(cabai.InvalidInput, match=message):
+            call()
 
 
-@pytest.mark.parametrize(("known", "cost"), [(None, 1e308), ([1e308, 1e308], 1.0), ([0.0, 1.7e308], 0.0)])
-def test_sums_that_no_number_can_hold_are_refused(known, cost):
-    study = new(family="gaussian", arms=["a", "b"], costs=known)
-    with pytest.raises(cabai.InvalidInput, match="too large to store"):
-        start(study, [1.0] * 20, cost)
-    json.dumps(study.status().to_dict(), allow_nan=False)
-    assert study.status().pulls == len(study.observations())
+def test_sums_that_no_number_can_hold_and_rewards_that_cannot_be_summed_are_refused():
+    for known, cost in ((None, 1e308), ([1e308, 1e308], 1.0), ([0.0, 1.7e308], 0.0)):
+        study = new(family="gaussian", arms=["a", "b"], costs=known)
+        with pytest.raises(cabai.InvalidInput, match="too large to store"):
+            start(study, [1.0] * 20, cost)
+        json.dumps(study.status().to_dict(), allow_nan=False)
+        assert study.status().pulls == len(study.observations())
+    largest = {"gaussian": 4e15, "gaussian(variance=4)": -2.1e9, "poisson": 1e16, "exponential": 1e101}
+    for family, reward in largest.items():
+        study = new(family=family, arms=["a", "b"])
+        with pytest.raises(cabai.InvalidInput, match=r"reward must be from .* to .* for family"):
+            study.tell(study.ask(), reward, 1.0)
+        assert study.status().pulls == 0
 
 
-@pytest.mark.parametrize(
-    ("family", "rewards"),
-    [
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.01])
+def test_extreme_rewards_break_nothing(direction, epsilon):
+    for family, rewards in (
         ("gaussian", [1e9, -1e9, 1e9, 1e-200, -1e9, 1]),
         ("exponential", [1e20, 1.0, 1e-5, 1.0, 1e-5, 2.0]),
         ("exponential", [1e-100, 1e100, 1e-100, 1e-100, 1e-100, 1e100]),
         ("poisson", [0, 2**53, 0, 1, 2**53, 0]),
         ("bounded", [0.0, 1.0, 5e-324, 1.0, 1e-300, 1 - 2**-53]),
-    ],
-)
-@pytest.mark.parametrize("direction", ["maximize", "minimize"])
-@pytest.mark.parametrize("epsilon", [0.0, 0.01])
-def test_extreme_rewards_break_nothing(family, rewards, direction, epsilon):
-    study = new(family=family, arms=["a", "b"], direction=direction, epsilon=epsilon, max_pulls=6)
-    for reward in rewards:
-        if not study.stopped:
-            study.tell(study.ask(), reward, 1.0)
-        status = study.status()
-        json.dumps(status.to_dict(), allow_nan=False)
-        assert str(status)
-        assert 0 <= status.confidence <= 1 - status.delta
+    ):
+        study = new(family=family, arms=["a", "b"], direction=direction, epsilon=epsilon, max_pulls=6)
+        for reward in rewards:
+            if not study.stopped:
+                study.tell(study.ask(), reward, 1.0)
+            status = study.status()
+            json.dumps(status.to_dict(), allow_nan=False)
+            assert str(status)
+            assert 0 <= status.confidence <= 1 - status.delta
 
-
-@pytest.mark.parametrize(
-    ("family", "reward"),
-    [("gaussian", 4e15), ("gaussian(variance=4)", -2.1e9), ("poisson", 1e16), ("exponential", 1e101)],
-)
-def test_rewards_beyond_what_double_precision_can_sum_are_refused(family, reward):
-    study = new(family=family, arms=["a", "b"])
-    with pytest.raises(cabai.InvalidInput, match=r"reward must be from .* to .* for family"):
-        study.tell(study.ask(), reward, 1.0)
-    assert study.status().pulls == 0
-
-
-def test_text_that_a_database_cannot_hold_is_spelt_out():
-    study = new()
-    pull = study.ask(worker="half \ud800")
-    study.tell(pull, failed="half \ud800 and \0")
-    assert study.observations()[0]["failed"] == r"half \ud800 and \x00"
-    study.tell(pull, failed="half \ud800 and \0")
-
-
-# --- Names ----------------------------------------------------------------------------------------------------------
 
 OTHER = [
     ({"delta": 0.1}, "its delta is 0.05, not 0.1"),
-    ({"family": "bounded"}, "its family is bernoulli, not bounded"),
     ({"policy": "ctas"}, "its policy is co, not ctas"),
     ({"threshold": "kt"}, "its threshold is champion, not kt"),
-    ({"epsilon": 0.01}, "its epsilon is 0.0, not 0.01"),
     ({"direction": "minimize"}, "its direction is maximize, not minimize"),
     ({"arms": ["a", "c", "b"]}, r"its arms is \['a', 'b', 'c'\], not \['a', 'c', 'b'\]"),
     ({"arms": {"a": 1, "b": 2, "c": 3}}, "its metadata is {}, not {'a': 1, 'b': 2, 'c': 3}"),
     ({"costs": [1, 2, 3]}, r"its costs is None, not \[1.0, 2.0, 3.0\]"),
-    ({"max_cost": 5}, "its max_cost is None, not 5.0"),
     ({"max_pulls": 5}, "its max_pulls is None, not 5"),
-    ({"lease": 5}, "its lease is 3600.0, not 5.0"),
-    ({"seed": 5}, "its seed is 0, not 5"),
     ({"delta": 0.1, "seed": 5}, "its delta is 0.05, not 0.1; its seed is 0, not 5"),
 ]
 
@@ -261,7 +217,7 @@ def test_settings_come_back_as_they_were_given():
     assert study.ask().metadata is None
 
 
-def test_studies_are_listed_found_and_deleted_by_name():
+def test_studies_are_found_by_name_and_text_that_a_database_cannot_hold_is_spelt_out():
     study = new()
     assert study.name in cabai.list_studies(storage="memory")
     cabai.delete_study(study.name, storage="memory")
@@ -269,13 +225,18 @@ def test_studies_are_listed_found_and_deleted_by_name():
     for forgotten in (cabai.load_study, cabai.delete_study):
         with pytest.raises(cabai.StudyNotFound, match=study.name):
             forgotten(study.name, storage="memory")
+    study = new()
+    pull = study.ask(worker="half \ud800")
+    study.tell(pull, failed="half \ud800 and \0")
+    assert study.observations()[0]["failed"] == r"half \ud800 and \x00"
+    study.tell(pull, failed="half \ud800 and \0")
 
 
-@pytest.mark.parametrize("family", ["gaussian", " Gaussian ", "gaussian()", cabai.families.Gaussian])
-def test_a_gaussian_study_without_a_variance_does_not_know_it(family):
-    study = cabai.create_study(f"bare {family}", arms=["a", "b"], family=family, storage="memory")
-    assert study.settings.family == cabai.families.family_of("gaussian(variance=unknown)")
-    assert str(study.settings.threshold) == "symmetric"
+def test_a_gaussian_study_without_a_variance_does_not_know_it():
+    for family in ("gaussian", " Gaussian ", "gaussian()", cabai.families.Gaussian):
+        study = cabai.create_study(f"bare {family}", arms=["a", "b"], family=family, storage="memory")
+        assert study.settings.family == cabai.families.family_of("gaussian(variance=unknown)")
+        assert str(study.settings.threshold) == "symmetric"
     study = new(family=cabai.families.Gaussian(variance=1))
     assert reloaded(study).settings.family.variance == 1.0  # what is stored as gaussian still loads
 

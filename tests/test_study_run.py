@@ -52,16 +52,12 @@ def test_run_reads_what_a_test_returns(result):
     [
         ((0.5, 2.0), "reward must be 0 or 1", 2.0),
         ((1, -2.0), "cost must be positive", 0.0),
-        ((1, True), "cost must be a number, got True", 0.0),
         ({"reward": 1, "cost": np.True_}, "cost must be a number, got", 0.0),
         ((1, 2, 3), "must return (reward, cost)", 0.0),
-        ({"reward": 1, "price": 2}, "must return a reward and a cost", 0.0),
         ({"cost": 2.0}, "must return a reward and a cost", 0.0),
-        (1, "tell needs a cost", 0.0),
+        (1, "a result needs a cost", 0.0),
         (None, "must return (reward, cost), got None", 0.0),
-        ((None, 2.0), "must return (reward, cost), got (None, 2.0)", 0.0),
         ({"reward": None, "cost": 2.0}, "must return (reward, cost), got {'reward': None", 0.0),
-        ("1", "must be a finite number", 0.0),
     ],
 )
 def test_a_result_that_is_not_legal_is_told_as_failed_and_ends_the_run(result, why, cost):
@@ -84,7 +80,6 @@ def test_a_result_that_is_not_legal_is_told_as_failed_and_ends_the_run(result, w
     ("result", "why", "cost"),
     [
         (Failed("no luck", -2.0), "no luck", 0.0),
-        (Failed("no luck", True), "no luck", 0.0),
         (Failed("no luck", 2.0), "no luck", 2.0),
         (Failed("no luck"), "no luck", 0.0),
         (ValueError("boom"), "ValueError: boom", 0.0),
@@ -128,12 +123,12 @@ def test_results_whose_sums_no_number_can_hold_are_failed_pulls(known, workers):
     json.dumps(study.status().to_dict(), allow_nan=False)
 
 
-@pytest.mark.parametrize("test", [5, None, "co"])
-def test_run_needs_a_function(test):
+def test_run_needs_a_function():
     study = new()
     before = tables(study)
-    with pytest.raises(cabai.InvalidInput, match="test must be a function"):
-        study.run(test)
+    for test in (5, None, "co"):
+        with pytest.raises(cabai.InvalidInput, match="test must be a function"):
+            study.run(test)
     for options in ({"workers": 0}, {"workers": 1.5}, {"max_failures": 0}):
         with pytest.raises(cabai.InvalidInput, match="must be a whole number of at least 1"):
             study.run(lambda arm: (1, 1.0), **options)
@@ -184,18 +179,6 @@ def test_an_interrupt_while_the_workers_start_leaves_none_of_them_at_work(monkey
     status = study.status()
     assert (status.pulls, status.under_way, status.stopped) == (0, 0, False)
     assert study.run(test).decision == "a"
-
-
-def test_a_test_that_exits_gives_its_pull_back():
-    study = new()
-
-    def test(arm):
-        raise SystemExit(3)
-
-    with pytest.raises(SystemExit):
-        study.run(test)
-    assert study.observations() == []
-    assert study.ask().number == 1
 
 
 @pytest.mark.parametrize("leaves", [False, True])

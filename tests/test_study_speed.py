@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import cabai
 from cabai.core import compiling, kernels
 from cabai.study import create_study
 from cabai.support.lazy import lazy
@@ -39,19 +38,15 @@ def settings(**options: Any) -> Any:
 @pytest.mark.parametrize(
     ("family", "policy", "options"),
     [
-        ("gaussian(variance=1)", "top-two", {}),
+        pytest.param("gaussian(variance=1)", "top-two", {}, marks=slow),
         ("bernoulli", "ctas", {}),
         pytest.param("poisson", "co", {"direction": "minimize", "threshold": "evalue"}, marks=slow),
-        pytest.param("poisson", "co", {"direction": "minimize"}, marks=slow),
         pytest.param("bernoulli", "top-two", {"epsilon": 0.05}, marks=slow),
         pytest.param("exponential", "top-two", {}, marks=slow),
-        pytest.param("gaussian(variance=1)", "tas", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "d-lucb", {"threshold": "mixture"}, marks=slow),
         ("bounded", "top-two", {"epsilon": 0.01}),
         pytest.param("bounded", "top-two", {}, marks=slow),
-        pytest.param("bounded", "co", {}, marks=slow),
         pytest.param("bounded", "ctas", {"direction": "minimize"}, marks=slow),
-        pytest.param("exponential", "ctas", {}, marks=slow),
         pytest.param("poisson", "racing", {}, marks=slow),
         pytest.param("gaussian(variance=1)", "uniform", {"threshold": "paper"}, marks=slow),
     ],
@@ -82,22 +77,6 @@ def test_compiled_or_not_a_study_computes_the_same_to_the_last_bit(family, polic
                 if name != "room" and name not in plain.settings.policy.arm_scratch:
                     assert ours[name].tobytes() == theirs[name].tobytes(), (step, name)
     assert not plain.kernels.compiled
-
-
-def test_what_is_a_users_own_is_not_compiled():
-    def second(arms, run, rules):
-        return 1
-
-    own = kernels.Kernels(cabai.core.setup.Setup(*parts("gaussian", cabai.policy(second)), arms=3, delta=0.1))
-    own.compile()
-    assert set(own.compiled) == {"observe", "stop", "surplus", "beats"}
-
-
-def parts(family: str, policy: Any) -> tuple[Any, Any, Any]:
-    from cabai.families import family_of
-    from cabai.thresholds import threshold_of
-
-    return family_of(family), threshold_of("evalue"), policy
 
 
 def test_a_compiler_that_fails_changes_nothing(monkeypatch):
@@ -252,6 +231,3 @@ def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_comp
     end.set()
     thread.join()
     assert "value" in vars(slow)
-
-
-# A state that is read again, from a snapshot, is the one that was kept.

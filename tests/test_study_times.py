@@ -86,13 +86,7 @@ def test_functions_are_timed_crash_and_succeed_as_commands_do(tmp_path):
         assert [each["reward"] if each["reward"] in (0, 1, 7) else None for each in observed(tmp_path)] == rewards
 
 
-def test_what_goes_without_saying_may_be_said_otherwise(tmp_path):
-    text = f'reward = "seconds"\nfamily = "gaussian(variance=1)"\ndirection = "maximize"\ncost = "cpu"\n{SLEEP}'
-    (tmp_path / "times.toml").write_text(text)
-    plan = read_recipe(tmp_path / "times.toml")
-    assert (plan.settings["direction"], plan.settings["family"]) == ("maximize", "gaussian(variance=1)")
-    assert (plan.measure.cost, plan.measure.reward) == ("cpu", "seconds")
-    assert plan.how["1"] == {"command": ["sleep", "0.0{arm}"], "cost": "cpu", "reward": "seconds"}
+CRASH = 'on_crash = "timeout"\n'
 
 
 @pytest.mark.parametrize(
@@ -105,6 +99,10 @@ def test_what_goes_without_saying_may_be_said_otherwise(tmp_path):
         ('reward = "seconds"\ntimeout = -1\n', "timeout must be positive"),
         ('family = "bernoulli"\nshell = "yes"\n', "shell must be true or false"),
         ('family = "bernoulli"\nshell = true\n[arms.1]\nreward = "cpu"\n[arms.2]\n', "'reward' is for all arms"),
+        ('on_crash = "never"\n', "on_crash must be one of fail, timeout, got 'never'"),
+        (f'reward = "success"\ntimeout = 1\n{CRASH}', 'needs reward = "seconds" and a timeout'),
+        (f'family = "gaussian(variance=1)"\nreward = "seconds"\n{CRASH}', "and a timeout"),
+        ('cost = "success"\nfamily = "bernoulli"\n', "cost must be one of seconds, cpu, or left out"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(text, message, tmp_path):
@@ -113,16 +111,17 @@ def test_what_makes_no_sense_is_one_line(text, message, tmp_path):
     assert message in json.loads(done.stderr)["error"]
 
 
-def test_how_arms_are_timed_may_not_change_between_runs(tmp_path):
-    text = 'family = "gaussian(variance=1)"\nmax_pulls = 2\narms = ["1", "5"]\ncommand = "echo 1"\n'
-    run(tmp_path, text + 'cost = "seconds"\n')
-    assert (
-        "the reward of arm '1' is seconds, but was None"
-        in run(tmp_path, text + 'cost = "seconds"\nreward = "seconds"\ndirection = "maximize"\n').stderr
-    )
+def test_how_arms_are_timed_may_be_said_otherwise_and_not_change_between_runs(tmp_path):
+    text = f'reward = "seconds"\nfamily = "gaussian(variance=1)"\ndirection = "maximize"\ncost = "cpu"\n{SLEEP}'
+    (tmp_path / "times.toml").write_text(text)
+    plan = read_recipe(tmp_path / "times.toml")
+    assert (plan.settings["direction"], plan.settings["family"]) == ("maximize", "gaussian(variance=1)")
+    assert plan.how["1"] == {"command": ["sleep", "0.0{arm}"], "cost": "cpu", "reward": "seconds"}
+    text = 'family = "gaussian(variance=1)"\nmax_pulls = 2\narms = ["1", "5"]\ncommand = "echo 1"\ncost = "seconds"\n'
+    run(tmp_path, text)
+    done = run(tmp_path, text + 'reward = "seconds"\ndirection = "maximize"\n')
+    assert "the reward of arm '1' is seconds, but was None" in done.stderr
 
-
-# --- A shell ---------------------------------------------------------------------------------------------------------
 
 NAMES = ["plain", "two words", "a; touch hacked", "$(touch hacked)", "`touch hacked`", "it's", 'say "x"', "{pull}", "*"]
 
@@ -143,32 +142,27 @@ def test_a_shell_gets_names_as_they_are_and_runs_none_of_them(tmp_path):
     assert not (tmp_path / "hacked").exists()
 
 
-@pytest.mark.parametrize(
-    "command", ["echo '{arm}'", 'echo "{arm}"', 'echo "it is \\" {arm}"', "echo `ls {arm}`", "echo 'a' \"b'{item}'\""]
-)
-def test_a_name_within_quotes_is_refused(command, tmp_path):
-    with pytest.raises(cabai.InvalidInput, match="must be outside quotes"):
-        checked_for_a_shell(command)
+def test_a_name_within_quotes_is_refused(tmp_path):
     text = 'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = '
-    assert run(tmp_path, text + json.dumps(command)).returncode == 2
+    wrong = "echo '{arm}'", 'echo "{arm}"', 'echo "it is \\" {arm}"', "echo `ls {arm}`", "echo 'a' \"b'{item}'\""
+    wrong += ("echo \\{arm}", 'echo "a" \\{pull}', "cat <<END\n{arm}\nEND")  # where its quotes would not quote
+    for command in wrong:
+        with pytest.raises(cabai.InvalidInput, match="must be outside quotes"):
+            checked_for_a_shell(command)
+    assert run(tmp_path, text + json.dumps(wrong[0])).returncode == 2
     assert "with shell = true, a command must be a string" in run(tmp_path, f'{text}["echo", "1"]\n').stderr
+    for command in ("echo {arm}", "echo 'x'{arm}\"y\"", "echo \\'{arm}", "echo '{other}' {arm}"):
+        assert checked_for_a_shell(command) == command
+        assert "'a b'" in quoted(command, {"arm": "a b"})
 
 
-@pytest.mark.parametrize("command", ["echo {arm}", "echo 'x'{arm}\"y\"", "echo \\'{arm}", "echo '{other}' {arm}"])
-def test_a_name_outside_quotes_is_not(command):
-    assert checked_for_a_shell(command) == command
-    assert "'a b'" in quoted(command, {"arm": "a b"})
-
-
-@pytest.mark.parametrize(
-    ("command", "why"), [("no-such-program {arm}", "not found"), ("./judge.txt", "ermission denied")]
-)
-def test_a_command_that_a_shell_cannot_start_ends_the_run(command, why, tmp_path):
+def test_a_command_that_a_shell_cannot_start_ends_the_run(tmp_path):
     (tmp_path / "judge.txt").write_text("")
-    text = f'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = "{command}"\n'
-    done = run(tmp_path, text)
-    assert (done.returncode, "cannot be started" in done.stderr, why in done.stderr) == (1, True, True)
-    assert observed(tmp_path) == []
+    for command, why in (("no-such-program {arm}", "not found"), ("./judge.txt", "ermission denied")):
+        done = run(tmp_path, f'family = "bernoulli"\nshell = true\narms = ["a", "b"]\ncommand = "{command}"\n')
+        assert (done.returncode, "cannot be started" in done.stderr, why in done.stderr) == (1, True, True)
+        assert observed(tmp_path) == []
+        (tmp_path / "cabai.db").unlink()
 
 
 def test_a_time_out_kills_what_the_shell_has_started(tmp_path):
@@ -178,9 +172,6 @@ def test_a_time_out_kills_what_the_shell_has_started(tmp_path):
     assert [each["mean"] for each in json.loads(run(tmp_path, text).stdout)["arms"]] == [0.2, 0.2]
     assert time.monotonic() - started < 20
     assert not (tmp_path / "late").exists()
-
-
-# --- Crashes, timeouts and success -----------------------------------------------------------------------------------
 
 
 def crashing(folder, more):
@@ -197,16 +188,14 @@ def crashing(folder, more):
     return run(folder, text + more)
 
 
-def test_a_crash_does_not_count_as_fast_and_is_said(tmp_path):
+def test_a_crash_does_not_count_as_fast_and_is_said_or_counts_as_the_timeout(tmp_path):
     done = crashing(tmp_path, 'reward = "seconds"\ntimeout = 9\n')
-    assert json.loads(done.stdout)["failures"] == 1
-    assert done.stderr.count("\n") == 1
+    assert (json.loads(done.stdout)["failures"], done.stderr.count("\n")) == (1, 1)
     assert "a run of arm 'quick' failed (exit code 3) and does not count" in done.stderr
     assert 'on_crash = "timeout"' in done.stderr
-
-
-def test_a_crash_may_count_as_the_timeout(tmp_path):
-    done = crashing(tmp_path, 'reward = "seconds"\ntimeout = 9\non_crash = "timeout"\n')
+    for file in ("cabai.db", "quick", "sure"):
+        (tmp_path / file).unlink()
+    done = crashing(tmp_path, f'reward = "seconds"\ntimeout = 9\n{CRASH}')
     shown = json.loads(done.stdout)
     assert (shown["failures"], shown["leader"], done.stderr) == (0, "sure", "")
     crashed = [each for each in observed(tmp_path) if each["reward"] == 9]
@@ -237,25 +226,11 @@ def test_most_runs_at_the_timeout_are_said_once_per_arm(tmp_path):
         assert f"5 of 5 runs of arm '{arm}' reached the timeout of 0.02 seconds" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ('on_crash = "never"\n', "on_crash must be one of fail, timeout, got 'never'"),
-        ('reward = "success"\ntimeout = 1\non_crash = "timeout"\n', 'needs reward = "seconds" and a timeout'),
-        ('family = "gaussian(variance=1)"\nreward = "seconds"\non_crash = "timeout"\n', "and a timeout"),
-        ('cost = "success"\nfamily = "bernoulli"\n', "cost must be one of seconds, cpu, or left out"),
-    ],
-)
-def test_what_a_crash_counts_as_is_checked(more, message, tmp_path):
-    (tmp_path / "times.toml").write_text(more + SLEEP)
-    with pytest.raises(cabai.InvalidInput, match=message):
+def test_what_only_a_shell_understands_is_refused_without_one(tmp_path):
+    for command in ("cat a.txt | wc -l", "sleep 1 && echo 1", "judge.py > log.txt", "a ; b"):
+        text = f'family = "bernoulli"\narms = ["a", "b"]\ncommand = "{command}"\n'
+        (tmp_path / "times.toml").write_text(text)
+        with pytest.raises(cabai.InvalidInput, match=r"only a shell understands the .*set shell = true"):
+            read_recipe(tmp_path / "times.toml")
+        (tmp_path / "times.toml").write_text(f"shell = true\n{text}")
         read_recipe(tmp_path / "times.toml")
-
-
-@pytest.mark.parametrize("command", ["cat a.txt | wc -l", "sleep 1 && echo 1", "judge.py > log.txt", "a ; b"])
-def test_what_only_a_shell_understands_is_refused_without_one(command, tmp_path):
-    (tmp_path / "times.toml").write_text(f'family = "bernoulli"\narms = ["a", "b"]\ncommand = "{command}"\n')
-    with pytest.raises(cabai.InvalidInput, match=r"only a shell understands the .*set shell = true"):
-        read_recipe(tmp_path / "times.toml")
-    (tmp_path / "times.toml").write_text(f'shell = true\nfamily = "bernoulli"\narms = ["a"]\ncommand = "{command}"\n')
-    read_recipe(tmp_path / "times.toml")

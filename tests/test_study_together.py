@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +13,10 @@ import pytest
 
 from cabai import AlreadyTold, InvalidInput, StorageError
 from cabai.study import Study, load_study
-from cabai.study.current import Call, Transaction
-from cabai.study.given import Result
 from cabai.study.log import database, tables
 from cabai.study.log.events import OFFER, TELL, WITHDRAW, Event
-from cabai.study.rules import asking, telling
 from storages import BOTH, POSTGRES, before_commits
-from studies import new
-from workers import Child, check_log, check_replay, join, new_study, stored, token, told_in, under_way
+from workers import Child, check_log, check_replay, join, new_study, token, told_in, under_way
 
 
 class Held:
@@ -174,106 +168,6 @@ def test_sixteen_threads_in_each_of_two_processes(url: str) -> None:
     told = told_in(join([Child(work), Child(work)]))
     assert len(told) == len(study.observations()) == 2 * 16 * 12
     check_log(study, told)
-
-
-# One call after the other, or several in a transaction: the same is stored, to the last bit.
-
-
-class Player:
-    """A study that is asked and told at random, the same by the same random numbers; `most` calls at a time."""
-
-    def __init__(self, most: int, seed: int, options: dict[str, Any]) -> None:
-        self.study, self.most, self.random = new(seed=seed, **options), most, random.Random(seed)
-        self.handed: list[tuple[int, str]] = []
-        self.outcomes: list[Any] = []
-
-    def moves(self, number: int) -> list[tuple[Any, ...]]:
-        """What is wanted next, whatever has been handed out within these moves."""
-        chance, held, moves = self.random, list(self.handed), []
-        for _ in range(number):
-            if not held or chance.random() < 0.45:
-                moves.append(("ask", chance.choice([1, 1, 1, 3])))
-                continue
-            pull = chance.choice(held)  # perhaps one that was told before, or has lapsed
-            if chance.random() < 0.8:
-                held.remove(pull)
-            number, arm = pull
-            reward = None if chance.random() < 0.15 else float(chance.random() < (0.9, 0.4, 0.1)["abc".index(arm)])
-            cost = chance.choice([0.5, 1.0, 1.5])
-            moves.append(("tell", Result(number, reward, cost, None if reward is not None else "no luck")))
-        self.handed = held
-        return moves
-
-    def call(self, move: tuple[Any, ...]) -> Call:
-        kind, what = move
-        if kind == "tell":
-            return Call(lambda transaction: [str(each) for each in telling.tell(transaction, [what])])
-
-        def ask(transaction: Transaction) -> Any:
-            pulls, why, warned = asking.ask(transaction, asking.Asked(what))
-            names = transaction.state.settings.arms
-            handed = [(pull.number, names[pull.arm], pull.offers) for pull in pulls]
-            return handed, why and why[-40:], [str(each) for each in warned]
-
-        return Call(ask)
-
-    def play(self, number: int) -> None:
-        """So many moves, at most `most` in a transaction."""
-        calls = [self.call(move) for move in self.moves(number)]
-        for i in range(0, len(calls), self.most):
-            some = calls[i : i + self.most]
-            self.study._current.calls.extend(some[1:])
-            for call in some:
-                if call.is_open:
-                    self.do(call)
-                self.outcomes.append(call.result if call.error is None else type(call.error))
-                if isinstance(call.result, tuple):
-                    self.handed += [(number, arm) for number, arm, _ in call.result[0]]
-
-    def do(self, call: Call) -> None:
-        try:
-            call.result = self.study._current.change(call.work)
-        except AlreadyTold as refused:
-            call.error = refused
-        call.is_open = False
-
-    def state(self) -> dict[str, Any]:
-        return self.study._current.look(lambda state: json.dumps(state.snapshot()))
-
-
-@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-@pytest.mark.parametrize(
-    "options",
-    [{"policy": "racing", "delta": 0.3}, {"policy": "co", "max_cost": 60.0},
-     *(pytest.param(each, marks=pytest.mark.slow) for each in (
-         {"policy": "top-two"}, {"policy": "ctas"}, {"policy": "uniform", "on_lapse": "fail"},
-         {"policy": "co", "costs": [1.0, 0.5, 0.25], "max_pulls": 70},
-     ))],
-)  # fmt: skip
-def test_calls_made_together_leave_the_study_as_calls_made_one_by_one(clock, options):
-    seen = Counter[str]()
-    for seed in range(8):
-        players = [Player(most, seed, options | {"lease": 20.0}) for most in (1, 2, 7)]
-        for turn in range(14):
-            for player in players:
-                player.play(14)
-            alone, *others = players
-            for player in others:
-                assert player.outcomes == alone.outcomes
-                assert stored(player.study) == stored(alone.study)
-                assert player.state() == alone.state()
-            clock.now += 30.0 if turn % 4 == 3 else 1.0  # everything lapses, now and then
-        for event in stored(alone.study):
-            seen[event.kind] += 1
-            seen["failed"] += event.kind == TELL and event.words is not None
-        seen["refused"] += AlreadyTold in alone.outcomes
-    assert seen["failed"]
-    assert seen["refused"]
-    if options["policy"] != "uniform":
-        assert seen["offer"]
-    if options["policy"] == "racing":
-        assert seen["withdraw"]
-        assert seen["stop"]
 
 
 # A tell that waits for the study's lock sees its pull as others have left it.

@@ -44,9 +44,6 @@ def log_e_of(setup, rewards_b, rewards_a):
     return pairs.log_e_of(setup, *map(Record, state_of(setup, rewards_b, rewards_a)))
 
 
-# --- The formula, from the rewards themselves ------------------------------------------------------------------------
-
-
 def scale_and_rest(rewards):
     """The standard deviation of the first three rewards, or of more until two differ, and those after them."""
     count = next((n for n in range(3, len(rewards) + 1) if np.std(rewards[:n]) > 0), None)
@@ -82,14 +79,6 @@ def test_the_weights_sum_to_one():
     assert weights()[1].sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_a_bet_is_worth_at_most_one_in_mean_for_any_symmetric_law():
-    """Every symmetric law is a mixture of fair coins mu +- e, so those are enough."""
-    e, tilt = np.logspace(-4, 4, 300)[:, None, None], np.logspace(-4, 4, 100)[:, None]
-    for below in (0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 1e3):  # m - mu
-        bets = [tilt * (side * e - below) for side in (1, -1)]
-        assert (sum(np.exp(bet - bet * bet / 2) for bet in bets) / 2).max() <= 1 + 1e-12
-
-
 LAWS = {
     "gaussian": lambda rng, n: rng.normal(size=n),
     "uniform": lambda rng, n: rng.uniform(-1, 1, n),
@@ -102,7 +91,8 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_worth_at_the_true_means_does_not_rise_in_mean(law):
-    """One pull of either arm, by a fair coin mu +- e, ahead of 60 random states; mu at m or on its allowed side."""
+    """One pull of either arm, by a fair coin mu +- e, ahead of 60 random states; mu at m or on its allowed side. Every
+    symmetric law is a mixture of such coins."""
     rng = np.random.default_rng(1)
     for _ in range(60):
         data = [LAWS[law](rng, int(rng.integers(0, 12))) for _ in range(2)]
@@ -111,12 +101,8 @@ def test_the_worth_at_the_true_means_does_not_rise_in_mean(law):
         for a, away in ((0, -1), (1, 1)):
             for mu in (m[a], m[a] + away * rng.exponential()):
                 e = rng.exponential() * 10 ** rng.uniform(-2, 1) * rng.integers(0, 4)
-                after = 0.0
-                for y in (mu - e, mu + e):
-                    more = list(data)
-                    more[a] = np.append(data[a], y)
-                    after += total(*more, *m) / 2
-                assert after <= before * (1 + 1e-9)
+                told = ([*data[:a], np.append(data[a], y), *data[a + 1 :]] for y in (mu - e, mu + e))
+                assert sum(total(*each, *m) for each in told) / 2 <= before * (1 + 1e-9)
 
 
 def brute_least(rewards_b, rewards_a, epsilon=0.0):
@@ -152,9 +138,6 @@ def test_a_quick_look_seldom_refuses_what_is_shown():
         data = rng.uniform(0.1, 2) + LAWS["gaussian"](rng, n[0]), LAWS[str(rng.choice(list(LAWS)))](rng, n[1])
         states.append(map(Record, state_of(setup, *data)))
     check_quick_look(setup, states, beaten=50, refused=2, slack=0.02, test=is_settled)
-
-
-# --- Units and extremes ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9, 2.0**40])
@@ -203,9 +186,6 @@ def test_intervals_hold_and_do_not_depend_on_units():
     assert -0.3 < low < high < 0.3
 
 
-# --- Bills: by simulation --------------------------------------------------------------------------------------------
-
-
 def pulls_per_arm(family, gap, threshold=None, trajectories=400):
     instance = Instance(family, [gap, 0.0], [1, 1])
     return simulate(
@@ -219,20 +199,13 @@ def test_not_knowing_the_variance_costs_little(gap, most):
     assert pulls_per_arm(UNKNOWN, gap) <= most * pulls_per_arm("gaussian", gap, "evalue")
 
 
-# --- Where it is used ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("policy", "epsilon", "most"), [("top-two", 0.0, 30), ("top-two", 0.2, 120), ("co", 0.2, 90)])
 def test_a_study_makes_the_pulls_of_a_simulation(policy, epsilon, most):
     instance = Instance(UNKNOWN, [1.5, 1.0, 0.5], [1, 0.5, 0.2], sd=[1.0, 0.2, 2.0])
     check_same_pulls(instance, policy, None, epsilon, most=most, seed=3, reload=epsilon == 0)
 
 
-def test_top_two_pulls_by_estimated_variances_and_never_starves_an_arm_with_equal_rewards():
-    """Two arms whose standard deviations are 1 to 4: so are their pulls. Equal rewards are no reason not to pull."""
-    runs = simulate(Instance(UNKNOWN, [1.0, 0.0], [1, 1], sd=[4.0, 1.0]), delta=0.01, trajectories=200, seed=1)
-    shares = runs.summary().pull_shares
-    assert 0.7 < shares[0] < 0.87
+def test_top_two_never_starves_an_arm_with_equal_rewards():
     equal = simulate(Instance(UNKNOWN, [1.0, 0.7, 0.0], [1, 1, 1], sd=[1e-12, 1.0, 1e-12]), trajectories=100, seed=1)
     assert not equal.wrong.any()
     assert equal.summary().unfinished == 0

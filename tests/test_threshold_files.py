@@ -12,7 +12,6 @@ from cabai.calibration import calibrate
 from cabai.calibration.instances import hard_instances, set_apart, some_within
 from cabai.families import FAMILIES, family_of
 from cabai.simulation.sums import right_arms
-from served import InThread
 from shell import here
 from storages import close
 
@@ -78,42 +77,33 @@ def test_a_study_file_finds_it_beside_itself(files, certificate):
     assert refused.count("\n") == 1
 
 
-def test_a_server_gets_the_threshold_and_opens_no_file(files, certificate, monkeypatch):
+def test_a_server_gets_the_threshold_and_opens_no_file(files, certificate, serve, monkeypatch):
     monkeypatch.chdir(files)
-    server = InThread(f"sqlite:///{files}/cabai.db")
-    try:
-        study = cabai.create_study("over HTTP", **STUDY, threshold="trial.json", storage=server.address)
-        assert str(study.settings.threshold) == certificate.threshold
-        body = {"name": "y", **STUDY, "threshold": "trial.json"}
-        code, _, problem = server.send("POST", "/api/studies", body)
-        assert (code, "and opens no file" in json.dumps(problem)) == (422, True)
-    finally:
-        server.close()
+    server = serve(f"sqlite:///{files}/cabai.db")
+    study = cabai.create_study("over HTTP", **STUDY, threshold="trial.json", storage=server.address)
+    assert str(study.settings.threshold) == certificate.threshold
+    body = {"name": "y", **STUDY, "threshold": "trial.json"}
+    code, _, problem = server.send("POST", "/api/studies", body)
+    assert (code, "and opens no file" in json.dumps(problem)) == (422, True)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "other.json"
+    for content, message in (
         (None, "cannot read .*other.json: No such file"),
         ("{", "is not a certificate"),
         ("[]", "is not a certificate"),
-        ('{"threshold": "paper"}', "its threshold is paper"),
         ('{"threshold": "calibrated(c=3)"}', "is not a certificate"),
+        ('{"threshold": "paper"}', "its threshold is paper"),
         ('{"threshold": 5}', "threshold must be a name"),
-    ],
-)
-def test_another_file_is_refused(content, message, tmp_path):
-    path = tmp_path / "other.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(cabai.InvalidInput, match=message):
-        cabai.create_study("refused", **STUDY, threshold=str(path), storage="memory")
-    if message.startswith(("cannot", "is not")):
+    ):
+        if content is not None:
+            path.write_text(content)
         with pytest.raises(cabai.InvalidInput, match=message):
-            cabai.Certificate.load(path)
-
-
-# --- Epsilon ---------------------------------------------------------------------------------------------------------
+            cabai.create_study("refused", **STUDY, threshold=str(path), storage="memory")
+        if message.startswith(("cannot", "is not")):
+            with pytest.raises(cabai.InvalidInput, match=message):
+                cabai.Certificate.load(path)
 
 
 def test_a_certificate_with_an_epsilon_is_for_that_epsilon(files, with_epsilon):
@@ -133,11 +123,9 @@ def test_a_certificate_with_an_epsilon_is_for_that_epsilon(files, with_epsilon):
             cabai.create_study("no", **given | {"family": f"gaussian(variance={variance})"}, epsilon=epsilon)
     with pytest.raises(cabai.InvalidInput, match=r"certified for epsilon 0\.5 of gaussian rewards, got 0\.0"):
         cabai.create_study("no", **given)
-
-
-def test_without_an_epsilon_it_is_for_none(certificate):
+    given |= {"threshold": str(files / "trial.json")}
     with pytest.raises(cabai.InvalidInput, match=r"certified without an epsilon, got epsilon=0\.1; cabai"):
-        cabai.create_study("no", **STUDY, threshold=certificate.threshold, epsilon=0.1, storage="memory")
+        cabai.create_study("no", **given, epsilon=0.1)
 
 
 @pytest.mark.parametrize("family", FAMILIES.names)

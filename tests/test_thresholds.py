@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 from functools import cache
 
 import numpy as np
@@ -13,24 +14,14 @@ import reference
 from cabai import InvalidInput, Statistics
 from cabai.core.setup import Setup
 from cabai.families import family_of
-from cabai.thresholds import KT, EValue, Mixture, Paper, Stylized, threshold_of
+from cabai.thresholds import KT, EValue, Mixture, Paper, threshold_of
 from cabai.thresholds.paper import smallest_log_B
 from combinations import covering
 from conftest import variance_of
 
 ALL = ("gaussian", "bernoulli", "poisson", "exponential", "bounded")
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
-PULLS = [
-    (1, 1),
-    (1, 2),
-    (3, 7, 2),
-    (40, 60),
-    (1, 999),
-    (5000, 5000, 10, 10**6),
-    (10**9, 3),
-    (10**9, 10**9, 10**9),
-    (2,) * 50,
-]
+PULLS = [(1, 1), (1, 2), (3, 7, 2), (40, 60), (1, 999), (5000, 5000, 10, 10**6), (10**9, 3), (10**9,) * 3, (2,) * 50]
 DELTAS = [0.998, 0.9, 0.5, 0.05, 1e-6, 1e-100, 1e-300]
 
 
@@ -43,9 +34,6 @@ def flat(family, pulls):
     whole = family_of(family).name in ("bernoulli", "poisson")
     rewards = [n // 2 if whole else n / 2 for n in pulls]
     return Statistics(family, pulls, rewards, first=None if whole else [0.5] * len(pulls))
-
-
-# --- The formulas ----------------------------------------------------------------------------------------------------
 
 
 OF_T = {
@@ -104,9 +92,6 @@ def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
     assert 0.05 < np.mean(answers) < 0.95  # both answers were put to the test
 
 
-# --- `paper` with alpha > 1: the smallest B --------------------------------------------------------------------------
-
-
 @cache
 def logs(last):
     return np.log(np.arange(2.0, last))
@@ -119,14 +104,8 @@ def log_terms(log_t, log_b, arms, alpha, delta):
 
 
 def condition(log_b, arms, alpha, delta, last=2_000_000):
-    """(low, high) around  1/B sum over t of e^(K+1)/K^K (log²(B t^alpha / delta) log t)^K / t^alpha.
-
-    The first terms are summed. The sum of the others is their integral over t, but for at most their largest term,
-    because the terms rise and then fall. With C = log(B/delta) and L = log t that integral is one of a polynomial
-    times an exponential,
-        int (C + alpha L)^(2K) L^K e^(-(alpha-1) L) dL
-            = sum over j of binomial(2K, j) C^(2K-j) alpha^j Gamma(K+j+1, (alpha-1) L_0) / (alpha-1)^(K+j+1).
-    """
+    """(low, high) around  1/B sum over t of e^(K+1)/K^K (log²(B t^alpha / delta) log t)^K / t^alpha: the first terms
+    summed, and the others' integral, of a polynomial times an exponential, which is off by their largest at most."""
     head = float(np.exp(log_terms(logs(last), log_b, arms, alpha, delta) - log_b).sum())
     start = math.log(last)
     with mp.workdps(40):
@@ -160,39 +139,12 @@ def test_B_is_the_smallest_for_which_the_proof_holds(alpha, arms, delta):
     assert larger < 1
 
 
-@pytest.mark.parametrize("arms", [2, 10])
-def test_any_smaller_B_violates_the_condition_of_the_proof(arms):
-    """Not only one just below: the condition may not hold on some island of small B."""
-    alpha, delta = 1.2, 1e-6
-    log_b = smallest_log_B(alpha, arms, delta)
-    for smaller in np.linspace(math.log(delta) + 1e-9, log_b - 1e-3, 60):
-        assert condition(smaller, arms, alpha, delta, last=1000)[0] > 1
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
     for pulls, delta in itertools.product(PULLS[:4], [0.1, 1e-6]):
         expected = smallest_log_B(1.2, len(pulls), delta) + 1.2 * math.log(sum(pulls)) - math.log(delta)
         required = threshold_of("paper(alpha=1.2)").required(flat(family, pulls), 0, 1, delta=delta)
         assert required == pytest.approx(expected, rel=1e-12)
-
-
-# --- `kt` and `evalue` -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "bounded"])
-def test_the_sum_of_two_prices_is_at_most_log_2t(family):
-    sizes = [1, 2, 3, 10, 11, 12, 100, 10**4, 10**9]
-    pulls = [n for n in sizes for _ in range(9)]
-    rewards = np.array([n * k / 8 for n in sizes for k in range(9)])
-    if family == "bernoulli":
-        rewards = rewards.round()
-    setup = Setup(family_of(family), EValue(), arms=len(pulls), delta=0.1)
-    found = Statistics(family, pulls, rewards).state(setup)[0]["price"]
-    total = np.add.outer(found, found)
-    log_2t = np.log(2.0 * np.add.outer(pulls, pulls))
-    assert (total <= log_2t + 1e-12).all()
-    assert total[0, 0] == pytest.approx(log_2t[0, 0], abs=1e-12)  # one failure each: as expensive as kt
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
@@ -202,9 +154,6 @@ def test_evalue_needs_two_pulls_of_both_arms_outside_bernoulli(family):
         assert EValue().required(data, 0, 1, delta=0.9) == math.inf
         assert not EValue().stops(data, delta=0.9)
     assert EValue().required(Statistics(family, [2, 2], [3, 3], first=[1, 1]), 0, 1, delta=0.9) < math.inf
-
-
-# --- What is proven for what -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -230,8 +179,6 @@ def test_a_threshold_is_proven_for(threshold, proven):
     assert (rule.proof == "none") == (threshold == "stylized")
 
 
-# --- Names and parameters --------------------------------------------------------------------------------------------
-
 FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)"
 CALIBRATED = ["calibrated(c=0.6)", FULL, FULL.replace("=co", "=ctas(exploration=0.5, tracking=ratio)")]
 
@@ -241,15 +188,10 @@ CALIBRATED = ["calibrated(c=0.6)", FULL, FULL.replace("=co", "=ctas(exploration=
     [
         ("paper", Paper(), "paper"),
         (" Paper ( ) ", Paper(), "paper"),
-        ("paper(alpha=1.2)", Paper(alpha=1.2), "paper(alpha=1.2)"),
         ("paper( alpha = 1.2 ,B=1e9)", Paper(alpha=1.2, B=1e9), "paper(alpha=1.2, B=1e+09)"),
         ("paper(alpha=1.23456789012)", Paper(alpha=1.23456789012), "paper(alpha=1.23456789012)"),
-        ("paper(B=7)", Paper(B=7), "paper(B=7)"),
         ("paper(B=none)", Paper(), "paper"),
         ("paper(alpha=1)", Paper(), "paper"),
-        ("stylized", Stylized(), "stylized"),
-        ("kt", KT(), "kt"),
-        ("mixture", Mixture(), "mixture"),
         ("mixture(pairwise=false)", Mixture(pairwise=False), "mixture(pairwise=False)"),
         ("EVALUE", EValue(), "evalue"),
         *((each, threshold_of(each), each) for each in CALIBRATED),
@@ -271,16 +213,13 @@ KNOWN = "known: paper, stylized, kt, mixture, evalue, contrast, hedged, champion
     [
         ("e-value", f"unknown threshold 'e-value'; did you mean evalue? {KNOWN}"),
         ("", f"unknown threshold ''; {KNOWN}"),
-        ("paper(alpha=1.2", "unknown threshold 'paper(alpha=1.2'; known: paper,"),
         ("paper(1.2)", "threshold paper cannot take '1.2'; its parameters: alpha, B."),
         ("paper(alpha=1.2, alpha=1.3)", "threshold paper cannot take 'alpha=1.3'; its parameters: alpha, B."),
         ("kt(alpha=1.2)", "threshold kt cannot take 'alpha=1.2'; its parameters: none."),
         ("mixture(pair=true)", "threshold mixture cannot take 'pair=true'; did you mean pairwise? its parameters: pai"),
         ("mixture(pairwise=2)", "pairwise must be"),
         ("paper(alpha=0.9)", "alpha must be at least 1, got 0.9."),
-        ("paper(alpha=inf)", "alpha must be a finite number, got inf."),
         ("paper(B=0)", "B must be positive, got 0."),
-        ("paper(B=big)", "B must be a number, got 'big'."),
         (lambda: Paper(alpha="1.2"), "alpha must be a finite number, got '1.2'"),
         (family_of("poisson"), "threshold must be a name or a threshold, got Poisson()."),
     ],
@@ -293,23 +232,23 @@ def test_a_threshold_is_refused(given, message):
 
 @pytest.mark.parametrize("family", ["poisson", "gaussian(variance=2)"])
 def test_kt_refuses_a_family_for_which_it_is_not_proven(family):
-    with pytest.raises(InvalidInput) as error:
+    said = f"threshold kt holds for bernoulli and bounded rewards only, got family {re.escape(family)}"
+    with pytest.raises(InvalidInput, match=said):
         rules_of(family, KT(), arms=3, delta=0.1)
-    assert str(error.value) == f"threshold kt holds for bernoulli and bounded rewards only, got family {family}."
-    with pytest.raises(InvalidInput, match="kt holds for bernoulli and bounded rewards only"):
+    with pytest.raises(InvalidInput, match=said):
         KT().stops(Statistics(family, [3, 3], [3, 6]), delta=0.1)
 
 
 @pytest.mark.parametrize(
     ("delta", "message"),
     [
-        (0, "delta must lie strictly between 0 and 1, got 0."),
-        (1, "delta must lie strictly between 0 and 1, got 1."),
-        (math.nan, "delta must be a finite number, got nan."),
-        ("0.1", "delta must be a finite number, got '0.1'."),
+        (0, "strictly between 0 and 1, got 0."),
+        (1, "strictly between 0 and 1, got 1."),
+        (math.nan, "finite number, got nan."),
+        ("0.1", "finite number, got '0.1'."),
     ],
 )
-def test_a_threshold_refuses_a_delta_that_is_no_probability(delta, message):
+def test_a_threshold_refuses_a_delta_that_is_no_probability_and_fewer_than_two_arms(delta, message):
     data, rule = flat("bernoulli", [4, 4]), threshold_of("paper")
     for ask in (
         lambda: rules_of("bernoulli", rule, arms=2, delta=delta),
@@ -317,13 +256,8 @@ def test_a_threshold_refuses_a_delta_that_is_no_probability(delta, message):
         lambda: rule.beats(data, 0, 1, delta=delta),
         lambda: rule.stops(data, delta=delta),
     ):
-        with pytest.raises(InvalidInput) as error:
+        with pytest.raises(InvalidInput, match=f"delta must .*{re.escape(message)}"):
             ask()
-        assert str(error.value) == message
-
-
-@pytest.mark.parametrize("arms", [1, 2.5, True])
-def test_a_threshold_refuses_fewer_than_two_arms(arms):
-    with pytest.raises(InvalidInput) as error:
-        rules_of("gaussian", Paper(), arms=arms, delta=0.1)
-    assert str(error.value) == f"arms must be a whole number of at least 2, got {arms!r}."
+    for arms in (1, 2.5, True):
+        with pytest.raises(InvalidInput, match=f"arms must be a whole number of at least 2, got {arms!r}"):
+            rules_of("gaussian", Paper(), arms=arms, delta=0.1)

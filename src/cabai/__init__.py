@@ -78,7 +78,7 @@ __all__ = [
 ]
 
 
-DOORS["page"] = "cabai.server.live_page:watched"  # what `study.run(page=True)` opens
+DOORS["page"] = "cabai.server.serving:watched"  # what `study.run(page=True)` opens
 
 
 def __dir__() -> list[str]:

@@ -98,7 +98,6 @@ class Bound:
         return hardness
 
     def _shown(self) -> tuple[list[list[str]], str]:
-        """A table of the arms, and the line below it."""
         rows = [["arm", "mean", "cost", "cost share", "pull share"]]
         for a, name in enumerate(self.instance.names):
             values = self.instance.means[a], self.instance.costs[a], self.cost_shares[a], self.pull_shares[a]
@@ -118,8 +117,7 @@ class Bound:
 
 
 def kl(delta: float) -> float:
-    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence between two Bernoulli
-    distributions."""
+    """kl(delta, 1 - delta) = (1 - 2 delta) log((1 - delta)/delta), the divergence of two Bernoulli laws."""
     return (1 - 2 * delta) * (math.log1p(-delta) - math.log(delta))
 
 

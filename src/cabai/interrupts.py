@@ -42,8 +42,7 @@ def leave_at_once() -> None:
 
 
 def say_so_as_it_ends() -> None:
-    """Exit with this code, even if the interrupt came in code created from text, such as that of namedtuples. Python
-    would treat it as uncaught and exit as if killed."""
+    """Exit with this code, even from code made of text, such as a namedtuple's: Python would exit as if killed."""
     _ending.append(CODE)
 
 

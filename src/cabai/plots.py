@@ -48,7 +48,6 @@ def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **option
 
 
 def title(axis: Axes, text: str) -> None:
-    """Write a title above a panel."""
     axis.set_title(text, fontsize=9, loc="left")
 
 
@@ -185,7 +184,6 @@ def study_figure(view: StudyView) -> Figure:
 
 
 def lines(axis: Axes, tracks: Tracks, what: str) -> None:
-    """Draw lines over a common axis; limits are dashed."""
     for (name, kind), track in tracks.items():
         if track:
             style: dict[str, Any] = {"color": "black", "linestyle": "--"} if kind == "limit" else {"color": "#0b5fa5"}

@@ -71,7 +71,6 @@ def usage_cost(model: str, usage: Mapping[str, Any], prices: str | Path | Mappin
 
 
 def own_prices(given: str | Path | Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
-    """The user's prices for each kind of tokens, by model."""
     if isinstance(given, Mapping):
         return checked(given, "prices")
     path = os.environ.get("CABAI_PRICES") if given is None else str(given)

@@ -11,14 +11,12 @@ if TYPE_CHECKING:
 
 
 def asked(pulls: Sequence[Pull], as_json: bool) -> str:
-    """What `cabai study ask` prints."""
     if as_json:
         return json.dumps({"pulls": [vars(pull) for pull in pulls]})
     return "\n".join(f"{pull.id}\t{pull.arm}" + ("" if pull.item is None else f"\t{pull.item}") for pull in pulls)
 
 
 def told(status: Status, as_json: bool) -> str:
-    """What `cabai study tell` prints."""
     if as_json:
         return json.dumps({"stopped": status.stopped, "decision": status.decision, "spent": status.spent})
     return status.sentence

@@ -312,7 +312,6 @@ SETTINGS = (
 
 @lru_cache
 def settings_for(place: str) -> dict[str, Setting]:
-    """The settings that a place takes, by name."""
     return {row.name: row for row in SETTINGS if place in row.where.split()}
 
 

@@ -30,7 +30,6 @@ def cases_of(rows: Rows) -> list[tuple[str, str, Rows]]:
 
 
 def cells(group: Rows) -> list[list[str]]:
-    """A table of one case, with its heading."""
     reference = group[0]["reference"]
     has_budget = group[0]["budget"] is not None
     minus = f"errors minus {reference}" if has_budget else f"minus {reference}"

@@ -131,7 +131,6 @@ def chosen_cases(
 
 
 def chosen_policies(policies: Sequence[str | Policy], case: Case) -> list[Policy]:
-    """Those given that suit the case, or all that do."""
     usual = SPENDING if case.budget is not None else CONFIDENT
     chosen = [policy_of(each) for each in policies or usual]
     return [each for each in chosen if case.budget is not None or not each.spends_budget]

@@ -73,14 +73,6 @@ class Certificate:
         assert rule.c is not None
         return rule.c
 
-    @property
-    def _error_in_words(self) -> str:
-        what = "the best arm is lost"
-        if self.epsilon:
-            unit = {"gaussian": " standard deviations", "bounded": " of the range"}.get(self.family, "")
-            what = f"an arm that is worse than the best by more than {self.epsilon:g}{unit} is returned"
-        return f"{what} within {self.max_pulls} pulls with probability at most {self.delta:g}"
-
     def to_dict(self) -> dict[str, Any]:
         """The certificate as a dictionary that JSON can hold."""
         return asdict(self)
@@ -103,12 +95,13 @@ class Certificate:
         return certificate
 
     def _shown(self) -> tuple[list[list[str]], list[str]]:
-        """A table of what was searched, and lines below it."""
         header = ["instance searched", "trajectories", "errors", "rate", "at most"]
         rows = [
             [each.what, str(each.trajectories), str(each.errors), f"{each.rate:.4f}", f"{each.upper_limit:.4f}"]
             for each in self.searched
         ]
+        unit = {"gaussian": " standard deviations", "bounded": " of the range"}.get(self.family, "")
+        worse = f"an arm that is worse than the best by more than {self.epsilon:g}{unit} is returned"
         times = [t for t in (100, 1000, 10_000) if t <= self.max_pulls] or [self.max_pulls]
         ours = [f"{math.log(self.c * (1 + math.log(t)) / self.delta):.1f}" for t in times]
         papers = [f"{math.log(2 * len(self.costs) * t / self.delta):.1f}" for t in times]
@@ -117,7 +110,8 @@ class Certificate:
             + ", ".join(papers),
             f"certified by simulation, not proven: with {100 * self.confidence:g} % confidence, on each of these "
             f"{len(self.searched)} instances",
-            self._error_in_words,
+            f"{worse if self.epsilon else 'the best arm is lost'} within {self.max_pulls} pulls with probability at "
+            f"most {self.delta:g}",
         ]
 
     def __repr__(self) -> str:

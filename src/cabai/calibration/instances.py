@@ -125,8 +125,7 @@ def more_instances(family: Family, costs: list[float], cost_model: str, seed: in
 
 
 def set_apart(found: list[Hard], epsilon: float, scales: tuple[float, ...] = SCALES) -> list[Hard]:
-    """These instances, with the best arm epsilon further ahead; without those for which the family has no such
-    means."""
+    """These instances, with the best arm epsilon further ahead, as far as the family has such means."""
     apart = []
     for each in found:
         family, means = each.instance.family, each.instance.means.tolist()
@@ -139,8 +138,7 @@ def set_apart(found: list[Hard], epsilon: float, scales: tuple[float, ...] = SCA
 
 
 def some_within(found: list[Hard], epsilon: float) -> list[Hard]:
-    """Of instances that are set apart, those with at least three arms, where half of the best arm's rivals are now good
-    enough."""
+    """Of instances set apart, those with three arms or more: half of the best arm's rivals are now good enough."""
     within = []
     for each in found:
         *others, best = each.instance.means.tolist()

@@ -41,8 +41,7 @@ class Search:
         return 1 if self.policy.depends_on_delta or self.policy.name not in POLICIES.names else 8
 
     def errors(self, which: int, constants: list[float], trajectories: int, seed: int) -> list[int]:
-        """Wrong trajectories on an instance, for each of some constants: log(c (1 + log t)/delta) is `stylized` at
-        delta/c."""
+        """Wrong trajectories for each constant c: log(c (1 + log t)/delta) is `stylized` at delta/c."""
         each = self.instances[which]
         self.progress(f"c = {constants[0]:.3g}: {each.what}, {trajectories} trajectories")
         runs = simulate(

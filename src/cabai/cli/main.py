@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cabai import interrupts
+from cabai import errors, interrupts
 from cabai.cli.bench import bench
 from cabai.cli.bound import bound
 from cabai.cli.calibrate import calibrate
@@ -28,31 +28,16 @@ from cabai.cli.serve import serve
 from cabai.cli.simulate import simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, WrongTest, show_help_alone
-from cabai.errors import (
-    CostlyStudy,
-    EngineFailed,
-    FailedPulls,
-    InvalidInput,
-    NoPull,
-    RunFailed,
-    SourceChanged,
-    StorageError,
-    StudyStopped,
-    WideRewards,
-)
 from cabai.support.validation import EXTRAS, how_to_install, meant
 from cabai.support.version import __version__
 
 # The exit codes of errors that need no more than their message.
 CODES: dict[type[Exception], int] = {
-    InvalidInput: 2, StudyStopped: 3, NoPull: 4, EngineFailed: 1, StorageError: 1, RunFailed: 1,
-    Interrupted: interrupts.CODE,
+    errors.InvalidInput: 2, errors.StudyStopped: 3, errors.NoPull: 4, errors.EngineFailed: 1, errors.StorageError: 1,
+    errors.RunFailed: 1, Interrupted: interrupts.CODE,
 }  # fmt: skip
-app = typer.Typer(
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+WARNINGS = errors.CostlyStudy, errors.FailedPulls, errors.SourceChanged, errors.WideRewards  # that are shown
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 for command in (bound, plan, simulate, compare, bench, calibrate, replay, reproduce, run, inspect, serve):
     app.command()(command)
 app.add_typer(study_app, name="study")
@@ -80,7 +65,7 @@ def teach(
 
 def show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
     """Print a warning about a study as one line; hide others, which are for developers."""
-    if issubclass(category, (CostlyStudy, FailedPulls, SourceChanged, WideRewards)):
+    if issubclass(category, WARNINGS):
         typer.echo(f"cabai: warning: {message}", err=True)
 
 

@@ -165,11 +165,6 @@ def read_json(text: str, option: str, **how: Any) -> Any:
         raise InvalidInput(f"{option} must be JSON, got {shown(text)}: {error}.") from None
 
 
-def read_items(text: str, option: str) -> Any:
-    """The number of items, or a file of them."""
-    return int(text) if text.strip().isdigit() else text
-
-
 def read_score(text: str, option: str) -> str | float:
     """A score, or a word such as worst."""
     try:
@@ -179,8 +174,8 @@ def read_score(text: str, option: str) -> str | float:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {
-    "names": read_names, "numbers": read_numbers, "json": read_json, "any json": read_json,
-    "items": read_items, "score": read_score,
+    "names": read_names, "numbers": read_numbers, "json": read_json, "any json": read_json, "score": read_score,
+    "items": lambda text, option: int(text) if text.strip().isdigit() else text,  # their number, or a file of them
 }  # fmt: skip
 
 

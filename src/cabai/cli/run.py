@@ -49,9 +49,9 @@ def run(
     file and run it again. The exit code is 3 if the study stopped without a decision: at its budget, or at the end of
     its certificate.
     """
-    from cabai.study.run.failing import is_blamed
     from cabai.study.run.loop import run as run_study
     from cabai.study.run.recipe import read_recipe
+    from cabai.study.run.trying import is_blamed
     from cabai.study.run.watching import page_of, watched
 
     # Handle these like Ctrl-C, so that no command keeps running and no pull stays leased.

@@ -20,7 +20,7 @@ from cabai.study import create_study, delete_study, import_study, load_study
 from cabai.study.create import is_served
 from cabai.study.log.storage import MEMORY
 from cabai.study.show.exporting import exported
-from cabai.study.wire import LISTED
+from cabai.study.show.status import LISTED
 from cabai.support.files import write_whole
 from cabai.support.validation import InvalidInput, shown
 
@@ -355,10 +355,11 @@ def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
 
         served = list_remote(storage)
         return served["studies"], served["damaged"]
-    from cabai.study.service import overview as of_all
+    from cabai.study.catalogue import every
 
-    found, damaged = of_all(storage, make=False)
-    return [{**{field: getattr(each, field) for field in LISTED}, "sentence": each.sentence} for each in found], damaged
+    found, damaged = every("status", storage, make=False)
+    statuses = [status for _, status in found.values()]
+    return [{**{name: getattr(each, name) for name in LISTED}, "sentence": each.sentence} for each in statuses], damaged
 
 
 def amendments(study: Study) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from cabai.study.run.failing import without_ours
+from cabai.study.run.trying import without_ours
 
 
 class Interrupted(Exception):

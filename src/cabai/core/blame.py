@@ -80,7 +80,6 @@ def blame(function: Any, layout: Layout, error: Exception, others: Sequence[Any]
 
 
 def where_it_returns(function: Any) -> tuple[str, int]:
-    """The file and line of a function's last return."""
     returns = [each for each in dis.get_instructions(function) if each.opname.startswith("RETURN")]
     lines = [each.positions.lineno or 0 for each in returns if each.positions is not None]
     return function.__code__.co_filename, max(lines, default=0) or function.__code__.co_firstlineno

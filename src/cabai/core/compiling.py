@@ -178,7 +178,6 @@ def is_ours(function: Any) -> bool:
 
 
 def functions_in(function: Any) -> Iterator[Any]:
-    """A function and all plain functions that it calls, at any depth."""
     yield function
     for helper in plain_functions_of(function).values():
         yield from functions_in(helper)

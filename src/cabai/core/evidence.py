@@ -13,6 +13,7 @@ from cabai.families.slots import divergence, variance_at
 from cabai.support.specialise import slot
 
 ROUNDING = 1.0 + 1e-9  # allowance for the rounding of the number that is bounded
+TWO_THIRDS = 2.0 / 3.0
 
 
 @slot
@@ -45,16 +46,16 @@ def evidence_at_most(rules, b, a):
     if not gap > 0.0:
         return 0.0
     n_b, n_a = b.tested, a.tested
-    n = n_b + n_a
-    to_b, to_a = gap * n_a / n, gap * n_b / n  # mean - m, without signs
+    per_pull = gap / (n_b + n_a)
+    to_b, to_a = per_pull * n_a, per_pull * n_b  # mean - m, without signs
     m = b.tested_mean - to_b
     V_b = variance_at(rules, b.tested_mean, 1.0 - b.tested_mean)
     V_a = variance_at(rules, a.tested_mean, 1.0 - a.tested_mean)
-    V_m = variance_at(rules, m, 1.0 - m)
+    V_m = variance_at(rules, m, (1.0 - b.tested_mean) + to_b)  # 1 - m would lose digits near 1
     if not (V_b > 0.0 and V_a > 0.0 and V_m > 0.0):
         return np.inf
     part_b, part_a = n_b * to_b * to_b, n_a * to_a * to_a
-    return ROUNDING * ((part_b + part_a) / (3.0 * V_m) + (part_b / V_b + part_a / V_a) / 6.0)
+    return (ROUNDING / 6.0) * ((part_b + part_a) * 2.0 / V_m + (part_b / V_b + part_a / V_a))
 
 
 @slot
@@ -68,10 +69,9 @@ def evidence_at_least(rules, b, a):
     if not gap > 0.0:
         return 0.0
     n_b, n_a = b.tested, a.tested
-    n = n_b + n_a
-    m = (n_b * b.tested_mean + n_a * a.tested_mean) / n
-    x_b, x_a = (b.tested_mean + 2.0 * m) / 3.0, (a.tested_mean + 2.0 * m) / 3.0
-    V_b = variance_at(rules, x_b, 1.0 - x_b)
-    V_a = variance_at(rules, x_a, 1.0 - x_a)
-    to_b, to_a = gap * n_a / n, gap * n_b / n  # mean - m, without signs
-    return 0.5 * (n_b * to_b * to_b / V_b + n_a * to_a * to_a / V_a)
+    per_pull = gap / (n_b + n_a)
+    to_b, to_a = per_pull * n_a, per_pull * n_b  # mean - m, without signs
+    far_b, far_a = TWO_THIRDS * to_b, TWO_THIRDS * to_a
+    V_b = variance_at(rules, b.tested_mean - far_b, (1.0 - b.tested_mean) + far_b)
+    V_a = variance_at(rules, a.tested_mean + far_a, (1.0 - a.tested_mean) - far_a)
+    return (0.5 / ROUNDING) * (n_b * to_b * to_b / V_b + n_a * to_a * to_a / V_a)

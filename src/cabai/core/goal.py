@@ -84,7 +84,6 @@ def checked_costs(given: Any, names: Sequence[str], what: str) -> tuple[float, .
 
 
 def in_order(given: Mapping[str, Any], names: Sequence[str], what: str) -> list[Any]:
-    """What is given by the names of the arms, in their order."""
     if set(given) != set(names):
         raise InvalidInput(f"{what} must name every arm once ({', '.join(names)}), got {shown(dict(given))}.")
     return [given[name] for name in names]
@@ -102,8 +101,7 @@ def by_cost(running_costs: Sequence[float]) -> list[int]:
 def right_answers(
     means: NDArray[np.float64], running_costs: Sequence[float], epsilon: float, slack: float
 ) -> NDArray[np.int64]:
-    """The correct answers: good arms for which every cheaper arm is worse than the best by more than epsilon -
-    slack."""
+    """Good arms for which every cheaper arm is worse than the best by more than epsilon - slack."""
     best, rounding = float(means.max()), 1e-12 * max(1.0, float(np.abs(means).max()))
     found = []
     for a in by_cost(running_costs):

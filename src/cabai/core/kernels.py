@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,6 +43,10 @@ class Kernels:
             "stop": setup.stop, "surplus": setup.bound(surplus_of), "beats": setup.bound(beats_of),
         }  # fmt: skip
         self.plain["replay"], self.compiled = shared(tuple(self.plain.items()), setup.layout)
+        self.is_own = any(
+            not (each.__module__ or "").startswith("cabai.") for _, each in (*setup.binding, *self.plain.items())
+        )
+        self.read: dict[int, tuple[Any, Any]] = {}  # some rules by id, and what plain functions read instead
         self.spent = 0.0  # seconds in plain functions
         self.compiler: int | None = None  # the process that has begun to compile
 
@@ -58,7 +63,6 @@ class Kernels:
         return bool(self._call("stop", arms, run, rules=rules))
 
     def surplus(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any = None) -> float:
-        """By how much b beats a."""
         return float(self._call("surplus", arms, run, b, a, rules=rules))
 
     def beats(self, arms: NDArray[Any], run: Any, b: int, a: int, rules: Any) -> bool:
@@ -71,12 +75,23 @@ class Kernels:
             return function(arms, run.base, rules.base, *more)  # arrays of one: a record takes three times as long
         started = time.perf_counter()  # that of the thread alone takes a system call
         with np.errstate(all="ignore"), errors_by_line():
-            result = self.plain[name](Records(arms), Record(run), Record(rules), *more)
+            result = self.plain[name](Records(arms), Record(run), self._plain_rules(rules), *more)
         self.spent += min(time.perf_counter() - started, 0.01)
         if self.spent > WORTH_COMPILING and self.compiler != os.getpid():
             self.compiler = os.getpid()
             threading.Thread(target=self.compile, name="cabai compiles").start()
         return result
+
+    def _plain_rules(self, rules: Any) -> Any:
+        """The same rules, faster to read from Python: tables are lists of Python's numbers. For cabai's functions."""
+        if self.is_own:
+            return Record(rules)
+        read = self.read.get(id(rules))
+        if read is None:
+            found = {name: rules[name].tolist() if rules[name].ndim else rules[name] for name in rules.dtype.names}
+            read = rules, SimpleNamespace(**found)
+            self.read = dict([*self.read.items()][-7:]) | {id(rules): read}
+        return read[1]
 
     def replay(
         self, arms: NDArray[Any], run: Any, log: Sequence[NDArray[Any]], sums: Sequence[NDArray[Any]]
@@ -89,7 +104,6 @@ class Kernels:
         return None if function is None else int(function(arms, run.base, self.setup.rules.base, *log, *sums))
 
     def compile(self, names: Sequence[str] = ("choose", "observe", "stop", "surplus", "beats")) -> None:
-        """Compile what can be compiled; the rest stays plain."""
         with compiling, contextlib.suppress(Exception):
             from numba import types
 
@@ -97,17 +111,14 @@ class Kernels:
 
             layout = self.setup.layout
             arms, run, rules = types_of(layout.arm, layout.run, layout.rules)
-            records = arms, run[::1], rules[::1]
+            records, numbers = (arms, run[::1], rules[::1]), [types.float64[::1]] * 3
             signatures = {
                 "choose": types.int64(*records), "observe": types.void(*records, types.int64, *[types.float64] * 2),
                 "stop": types.boolean(*records),
                 "surplus": types.float64(*records, types.int64, types.int64),
                 "beats": types.boolean(*records, types.int64, types.int64),
+                "replay": types.int64(*records, types.int64[::1], *numbers, types.int64[::1], *numbers),
             }  # fmt: skip
-            numbers = types.float64[::1]
-            signatures["replay"] = types.int64(
-                *records, types.int64[::1], *[numbers] * 3, types.int64[::1], *[numbers] * 3
-            )
             for name in names:
                 if not threading.main_thread().is_alive():  # the process is about to end
                     return

@@ -1,7 +1,5 @@
 """How an observation changes the state."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cabai.support.specialise import slot
@@ -24,6 +22,26 @@ def observe(arms, run, rules, a, reward, cost):
     run.spent += cost
     run.last = a
     keep(arm, rules, reward)
+    weigh(arm, rules)
+    if arm.in_play:
+        find_leader(arms, run, a)
+
+
+def observe_sum(arms, run, rules, a, pulls, reward, cost, charged):
+    """Record several pulls of arm a at once, whose rewards have this sum: what they cost, and what that counts as. For
+    a threshold that keeps nothing of single rewards; `credit` was called before."""
+    arm = arms[a]
+    charged = 1.0 * pulls if rules.cost_blind else charged
+    if arm.pulls == 0:
+        arm.first = reward / pulls
+    arm.pulls += pulls
+    arm.rewards += reward
+    arm.costs += charged
+    arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
+    run.spent += cost
+    run.counted += charged
+    run.t += pulls
+    run.last = a
     weigh(arm, rules)
     if arm.in_play:
         find_leader(arms, run, a)

@@ -91,7 +91,6 @@ class Setup:
 
     @lazy
     def binding(self) -> Binding:
-        """The function for each slot."""
         bound = dict(self.test_binding)
         if self.policy is not None:
             bound |= dict(binding(self.policy.functions))
@@ -129,7 +128,6 @@ class Setup:
         return {name: value for name, value in vars(self).items() if name not in MADE}
 
     def start(self) -> tuple[NDArray[Any], np.void]:
-        """The state before the first pull."""
         arm_memory, run_memory = ({}, {}) if self.policy is None else (self.policy.arm_memory, self.policy.run_memory)
         arms, run = self.layout.start(self.arms, self.threshold.arm_fields | arm_memory, run_memory)
         if self.goal is not None and self.goal.running_costs is not None:

@@ -8,8 +8,10 @@ change during a run. Every policy has the fields below; a threshold and a policy
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -106,7 +108,6 @@ def _two_forms(common: dict[str, Any], own: Fields, room: int, of: str) -> tuple
 
 
 def _numbers(formats: list[tuple[Any, ...]]) -> int:
-    """How many numbers these fields hold."""
     return sum(math.prod(each[2]) if len(each) > 2 else 1 for each in formats)
 
 
@@ -119,27 +120,31 @@ def _format(name: str, start: Any) -> tuple[Any, ...]:
     return (name, kind, value.shape) if value.shape else (name, kind)
 
 
-class Record:
-    """A record with fields as attributes, as in compiled code: arm.pulls, run.t."""
+class Record(np.void):  # type: ignore[misc]
+    """A view of a record, with its fields as attributes as in compiled code: arm.pulls, run.t."""
 
-    __slots__ = ("fields",)
+    __slots__ = ()
 
-    def __init__(self, fields: np.void) -> None:
-        object.__setattr__(self, "fields", fields)
+    def __new__(cls, fields: np.void) -> Any:
+        return fields.view(with_attributes(fields.dtype))
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.fields[name]
-        except ValueError:
-            raise AttributeError(_unknown(name, self.fields)) from None
+        raise AttributeError(_unknown(name, self))
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:
-            self.fields[name] = value
+            self[name] = value
         except ValueError:
-            if name in (self.fields.dtype.names or ()):
+            if name in (self.dtype.names or ()):
                 raise
-            raise AttributeError(_unknown(name, self.fields)) from None
+            raise AttributeError(_unknown(name, self)) from None
+
+
+@cache
+def with_attributes(dtype: np.dtype[np.void]) -> np.dtype[np.void]:
+    """The same, of records whose fields are read as attributes, by NumPy alone: a function would take twice as long."""
+    own = {name: property(itemgetter(name)) for name in dtype.names or ()}
+    return np.dtype((type("Record", (Record,), {"__slots__": (), **own}), dtype))
 
 
 def _unknown(name: str, fields: np.void) -> str:
@@ -148,19 +153,10 @@ def _unknown(name: str, fields: np.void) -> str:
 
 
 class Records:
-    """An array of records, for kernels called as plain Python: arms[a].pulls."""
+    """An array of such records, for kernels called as plain Python: arms[a].pulls."""
 
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.array = array
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def __getitem__(self, a: int) -> Record:
-        return Record(self.array[a])
-
-    def __iter__(self) -> Iterator[Record]:
-        return map(Record, self.array)
+    def __new__(cls, array: NDArray[Any]) -> Any:
+        return array.view(with_attributes(array.dtype))
 
 
 def record(kind: np.dtype[np.void]) -> np.void:

@@ -1,7 +1,5 @@
 """When one arm beats another, and when a run stops."""
 
-from __future__ import annotations
-
 from cabai.core.evidence import evidence, evidence_at_most
 from cabai.support.specialise import required_slot, slot
 
@@ -18,7 +16,6 @@ def surplus(rules, t, b, a):
 
 
 def surplus_of(arms, run, rules, b, a):
-    """`surplus` of the arms with these indices."""
     return surplus(rules, run.t, arms[b], arms[a])
 
 
@@ -36,7 +33,6 @@ def beats(rules, t, b, a):
 
 
 def beats_of(arms, run, rules, b, a):
-    """`beats` of the arms with these indices."""
     return beats(rules, run.t, arms[b], arms[a])
 
 
@@ -65,8 +61,7 @@ def is_worth_testing(rules, t, b, a):
 
 
 def leader_beats_every_rival(arms, run, rules):
-    """The stopping rule: the leader beats every other arm, up to epsilon. Checks first the rival that last prevented
-    stopping."""
+    """The stopping rule: the leader beats every other arm, up to epsilon. Checks first who last prevented it."""
     leader = arms[run.leader]
     if run.rival >= 0 and run.rival != run.leader and not is_settled(rules, run.t, leader, arms[run.rival]):
         return False
@@ -78,8 +73,7 @@ def leader_beats_every_rival(arms, run, rules):
 
 
 def may_beat_every_rival(arms, run, rules):
-    """Whether the stopping rule may be met. If not, the rival that last prevented stopping still does, and calling the
-    rule would change nothing."""
+    """If not, the rival that last prevented stopping still does, and calling the rule would change nothing."""
     if run.rival < 0 or run.rival == run.leader:
         return True
     return is_worth_testing(rules, run.t, arms[run.leader], arms[run.rival])

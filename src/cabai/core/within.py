@@ -6,8 +6,6 @@ the loss in log likelihood of the best fit with "a is better than b by epsilon o
 argument also accept a negative one: then it is the evidence that b is better than a by more than -epsilon.
 """
 
-from __future__ import annotations
-
 from cabai.core.stopping import required
 from cabai.core.stopping import surplus as surplus_slot
 from cabai.families.slots import divergence, edges, variance_at
@@ -26,8 +24,7 @@ def surplus(rules, t, b, a):
 
 @slot
 def is_shown(rules, t, b, a, epsilon):
-    """Whether b is shown to be at most epsilon worse than a or, for a negative epsilon, better by more than
-    -epsilon."""
+    """Whether b is shown to be at most epsilon worse than a; if that is negative, better by more than -epsilon."""
     return excess(rules, t, b, a, epsilon) > 0.0
 
 
@@ -45,7 +42,6 @@ def parts_shown(rules, b, a, epsilon):
 
 
 def evidence_within(rules, b, a):
-    """How strongly the data say that b is at most epsilon worse than a; 0 if they do not say so."""
     part_b, part_a = parts_within(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
     return part_b + part_a
 

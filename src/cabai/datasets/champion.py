@@ -12,15 +12,10 @@ import math
 
 import numpy as np
 
-from cabai.datasets.board import NO_ARM, Board
-from cabai.datasets.capital import empty_board, is_certain, stake
+from cabai.datasets.board import NO_ARM
+from cabai.datasets.capital import is_certain, stake
 
 CAUTION = 10.0  # added to a sum of squares, so that a lead of one item does not choose the rival
-
-
-def start(arms: int, items: int, delta: float, epsilon: float = 0.0) -> Board:
-    assert epsilon == 0
-    return empty_board(arms, items, [0.0], 1 / delta, -math.log(delta), owners=1)
 
 
 def compare(board, arm, before):
@@ -31,7 +26,6 @@ def compare(board, arm, before):
 
 
 def is_finished(board, j):
-    """Whether all remaining arms have finished item j."""
     if j == board.shares.shape[1]:
         return False
     finished = True
@@ -67,8 +61,7 @@ def look(board, j):
 
 
 def strongest_rival(board, a, j):
-    """Of the remaining arms, the one whose lead over a before item j is largest relative to its spread; NO_ARM if none
-    leads."""
+    """The remaining arm whose lead over a before item j is largest relative to its spread; NO_ARM if none leads."""
     found, most = NO_ARM, 0.0
     for b in range(len(board.out)):
         if not board.out[b] and b != a:

@@ -15,23 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cabai.core.goal import Cheapest
-from cabai.datasets import pairs
 from cabai.datasets.board import NO_ARM, Board, mean
 from cabai.datasets.pairs import compare, is_paused
 
-__all__ = ["compare", "find_leader", "is_active", "is_decided", "is_paused", "start", "winner"]
-
-
-def start(arms: int, items: int, delta: float, epsilon: float, goal: Cheapest, unit: float = 1.0) -> Board:
-    """`epsilon` is a share of the range of scores; `unit` is the range in the units of `goal`."""
-    margin = max(epsilon - goal.slack / unit, 0.0)
-    return pairs.board_of(arms, items, delta, [-margin, epsilon], goal.pairs(arms))
-
 
 def find_leader(board, costs):
-    """The likely answer: the cheapest arm, not out, whose mean is not below the best by more than the middle between
-    the margin and epsilon."""
+    """The likely answer: the cheapest arm, not out, at most the middle between margin and epsilon below the best."""
     best = find_best(board)
     answer = best
     middle = 0.5 * (board.epsilons[1] - board.epsilons[0])
@@ -98,8 +87,7 @@ def is_known_bad(board, a):
 
 
 def find_answer(board):
-    """The cheapest arm shown good, if every cheaper one is out; or NO_ARM. An arm that is out can be the answer once it
-    has finished everything."""
+    """The cheapest arm shown good, if every cheaper one is out, or NO_ARM; one that is out must have finished."""
     items, answer = board.shares.shape[1], NO_ARM
     for a in range(len(board.prefix)):
         can_be = not board.out[a] or board.prefix[a] == items
@@ -109,7 +97,6 @@ def find_answer(board):
 
 
 def is_answer(board, a):
-    """Whether a is shown good, and every cheaper arm is out."""
     found = True
     for b in range(len(board.prefix)):
         found = found and (b == a or (is_cleared(board, a, b) and not is_open(board, a, b)))
@@ -125,8 +112,7 @@ def winner(state, leader, rank):
 
 
 def is_close(difference: float, items: int, epsilon: float) -> bool:
-    """Whether an arm whose sum is larger by this difference has a mean at most epsilon worse, exactly: epsilon is the
-    decimal number that was given."""
+    """Whether an arm whose sum is larger by this is at most epsilon worse, exactly: epsilon is the decimal given."""
     return Fraction(difference) >= -items * Fraction(repr(float(epsilon)))
 
 
@@ -139,8 +125,7 @@ def weakest(board: Board, leader: int) -> tuple[int, int, int, float] | None:
 
 
 def open_claims(board: Board, leader: int) -> list[tuple[int, int, int, float]]:
-    """The claims still to be shown for the likely answer: the test, the arm claimed to be better, the other arm, and
-    the largest capital so far."""
+    """Claims still to be shown for the likely answer: the test, the better arm, the other, the largest capital."""
     found = []
     for a in range(len(board.prefix)):
         if a != leader and not is_cleared(board, leader, a):

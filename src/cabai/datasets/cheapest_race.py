@@ -51,7 +51,6 @@ class CheapestRace(Race):
         self.board.running[:] = costs if self.goal.running_costs is None else self.goal.running_costs
 
     def leader(self, costs: Sequence[float]) -> int | None:
-        """The likely answer."""
         self._price(costs)
         found = int(cheapest.find_leader(self.board, costs))
         return None if found == NO_ARM else found

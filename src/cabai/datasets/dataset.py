@@ -33,7 +33,6 @@ class Dataset:
         return len(self.items)
 
     def number(self, id_: Any) -> int:
-        """The position of the item with this id."""
         return int(id_) if self.ids is None else self._numbers[id_]
 
     @cached_property
@@ -79,15 +78,13 @@ def fingerprint(rows: Sequence[Any], *, has_ids: bool) -> str | None:
 
 def changed_items(before: Any, now: Any) -> list[str | int]:
     """The ids that two datasets share, but for different items, as far as that is known."""
-    old, new = item_fingerprints(before), item_fingerprints(now)
+
+    def each_fingerprint(dataset: Any) -> dict[str | int, str]:
+        digests = [dataset.digest[at : at + EACH] for at in range(WHOLE, len(dataset.digest or ""), EACH)]
+        return dict(zip(dataset.ids or (), digests, strict=False))  # of a study stored before there were any: none
+
+    old, new = each_fingerprint(before), each_fingerprint(now)
     return [id_ for id_ in old if id_ in new and new[id_] != old[id_]]
-
-
-def item_fingerprints(dataset: Any) -> dict[str | int, str]:
-    if dataset.ids is None or dataset.digest is None:
-        return {}
-    each = [dataset.digest[at : at + EACH] for at in range(WHOLE, len(dataset.digest), EACH)]
-    return dict(zip(dataset.ids, each, strict=False))  # of a study stored before there were any: none
 
 
 def read_items(path: Path) -> list[Any]:
@@ -178,7 +175,6 @@ class ScoreTable:
 
 
 def part_of(table: ScoreTable, rows: Sequence[int], columns: Sequence[int] | NDArray[np.int64]) -> ScoreTable:
-    """A table of some of its arms and items."""
     at = np.ix_(np.asarray(rows), np.asarray(columns))
     arms, items = tuple(table.arms[a] for a in rows), tuple(table.items[i] for i in columns)
     costs = None if table.costs is None else table.costs[at]

@@ -107,7 +107,11 @@ def logs_in(*paths: str | Path) -> list[InspectLog]:
 
 def load(path: Path) -> InspectLog:
     try:
-        about, samples = from_zip(path) if is_zip(path) else from_json(path)
+        if is_zip(path):
+            about, samples = from_zip(path)
+        else:
+            log = json.loads(path.read_text(encoding="utf-8"))
+            about, samples = log["eval"], log.get("samples") or []
         last = {(str(each["id"]), str(each.get("epoch", 1))): each for each in samples}  # the last entry of each
         if not isinstance(about["model"], str):
             raise ValueError
@@ -115,9 +119,7 @@ def load(path: Path) -> InspectLog:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
     except (ModuleNotFoundError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # each compression has errors of its own, and so has what is encrypted or nested too deep
+    except Exception as error:  # each compression has its own, and so has what is encrypted or nested too deep
         raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
     return InspectLog(path, about, [*last.values()])
 
@@ -165,12 +167,6 @@ def is_cost(value: Any) -> bool:
 def is_zip(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(2) == b"PK"
-
-
-def from_json(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    with path.open(encoding="utf-8") as file:
-        log = json.load(file)
-    return log["eval"], log.get("samples") or []
 
 
 def from_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

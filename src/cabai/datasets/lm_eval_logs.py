@@ -100,7 +100,6 @@ def load(path: Path) -> SampleLog:
 
 
 def model_of(path: Path, date: str | None) -> str | None:
-    """The name of the model in the results that were written with the samples."""
     for results in [] if date is None else sorted(path.parent.glob(f"*_{date}.json")):
         try:
             name = json.loads(results.read_text(encoding="utf-8"))["model_name"]
@@ -112,7 +111,6 @@ def model_of(path: Path, date: str | None) -> str | None:
 
 
 def scores_in(sample: dict[str, Any]) -> dict[str, float]:
-    """A sample's metrics that are numbers."""
     names = sample.get("metrics") or [name for name in sample if name not in OTHER_FIELDS]
     found = {name: sample.get(name) for name in names}
     numbers = {name: number_in(value) for name, value in found.items() if not isinstance(value, (list, dict))}

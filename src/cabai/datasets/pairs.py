@@ -18,10 +18,6 @@ from cabai.datasets.capital import BETS, LARGEST, ROUNDING, empty_board, is_cert
 GIVEN_UP = 2.0**-200  # a capital too small to recover
 
 
-def start(arms: int, items: int, delta: float, epsilon: float) -> Board:
-    return board_of(arms, items, delta, [0.0] if epsilon == 0 else [0.0, epsilon], arms - 1)
-
-
 def board_of(arms: int, items: int, delta: float, epsilons: Sequence[float], wrong: float) -> Board:
     """A board for tests with these epsilons, where this many claims may be false; the first epsilon drops arms."""
     return empty_board(arms, items, epsilons, wrong / delta, math.log(wrong / delta), owners=arms)
@@ -51,8 +47,7 @@ def bet(board, test, b, a, j):
 
 
 def throw_out(board):
-    """An arm is out once any arm beats it. If that would drop all arms, one of the tests must be wrong, and none is
-    dropped."""
+    """An arm is out once any arm beats it. If all would be out, one of the tests is wrong, and none is dropped."""
     left = 0
     for a in range(len(board.out)):
         left += not board.beaten[a]
@@ -61,31 +56,20 @@ def throw_out(board):
 
 
 def is_paused(board, leader, a):
-    """Whether the leader beats a within epsilon."""
     return board.best[len(board.epsilons) - 1, leader, a] >= board.target
 
 
 # The same to the last bit, many pairs at a time: faster where not compiled.
 
 
-def compare_at_once(board: Board, arm: int, before: int) -> None:
-    """What `compare` does."""
-    for j in range(before, int(board.prefix[arm])):
-        others = np.flatnonzero(board.prefix > j)
-        others = others[others != arm]
-        alone = np.full(len(others), arm)
-        bet_at_once(board, np.concatenate([alone, others]), np.concatenate([others, alone]), j)
-    throw_out(board)
-
-
-def compare_all(board: Board, before: NDArray[np.int64]) -> None:
-    """The same as `compare` for each arm in turn, whose prefixes were `before`."""
-    for j in range(int(before.min()), int(board.prefix.max())):
+def compare_at_once(board: Board, grown: list[int], before: NDArray[np.int64]) -> None:
+    """What `compare` does for each of the arms that have `grown`; the prefixes were `before`."""
+    for j in range(min(before[grown].tolist()), max(board.prefix[grown].tolist())):
         arms = np.flatnonzero(board.prefix > j)
         is_new = before[arms] <= j
-        if is_new.any() and len(arms) > 1:
-            b, a = np.nonzero(is_new[:, None] | is_new)  # and b = a, which is settled
-            bet_at_once(board, arms[b], arms[a], j)
+        new, old = arms[is_new], arms[~is_new]
+        b = np.concatenate([new.repeat(len(arms)), *[old] * len(new)])  # and b = a, which is settled
+        bet_at_once(board, b, np.concatenate([*[arms] * len(new), new.repeat(len(old))]), j)
     throw_out(board)
 
 

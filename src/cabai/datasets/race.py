@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest
 from cabai.datasets import board, champion, cheapest, pairs
-from cabai.datasets.capital import ROUNDED_UP
+from cabai.datasets.capital import ROUNDED_UP, empty_board
 from cabai.datasets.dataset import lead
 from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, not_negative, shown
@@ -21,7 +21,6 @@ TESTS: dict[str, Any] = {PAIRED: pairs, CHAMPION: champion}
 
 
 def functions_of(race: str) -> Any:
-    """Bind the functions of a board to the test of a race."""
     return binding(cheapest.functions if race == CHEAPEST else [TESTS[race].compare, TESTS[race].is_paused])
 
 
@@ -29,10 +28,13 @@ def started(
     arms: int, items: int, delta: float, epsilon: float, race: str, goal: Cheapest | None = None, unit: float = 1.0
 ) -> board.Board:
     """A board before the first evaluation; scores differ by `unit` at most."""
+    share = epsilon / unit
     if goal is not None:
-        return cheapest.start(arms, items, delta, epsilon / unit, goal, unit)
-    found: board.Board = TESTS[race].start(arms, items, delta, epsilon / unit)
-    return found
+        margin = max(share - goal.slack / unit, 0.0)
+        return pairs.board_of(arms, items, delta, [-margin, share], goal.pairs(arms))
+    if race == CHAMPION:
+        return empty_board(arms, items, [0.0], 1 / delta, -math.log(delta), owners=1)
+    return pairs.board_of(arms, items, delta, [0.0] if epsilon == 0 else [0.0, share], arms - 1)
 
 
 def finish_of(finish: float | None, goal: str) -> float:
@@ -111,19 +113,15 @@ class Race:
         before = self.board.prefix.copy()
         for arm in {arm for arm, _, _ in results}:
             board.extend(self.board, arm)
-        grown = np.flatnonzero(self.board.prefix > before).tolist()
         if self.name == CHAMPION:
             champion.compare(self.board, board.NO_ARM, 0)
-        elif len(grown) == 1:
-            pairs.compare_at_once(self.board, grown[0], int(before[grown[0]]))
-        elif grown:
-            pairs.compare_all(self.board, before)
+        elif grown := np.flatnonzero(self.board.prefix > before).tolist():
+            pairs.compare_at_once(self.board, grown, before)
 
     # The functions of `board`, for all arms at a time.
 
     def leader(self, costs: Sequence[float]) -> int | None:
-        """Of the arms not out, the one with the best mean on what it has finished; ties go to the cheaper. It is looked
-        up several times for each score, and found once."""
+        """Of the arms not out, the best so far; ties go to the cheaper. Found once per score, and looked up often."""
         state, given = self.board, (self.told, *costs)
         if self._leader[0] != given:
             known = np.flatnonzero(~state.out & (state.prefix > 0))
@@ -133,7 +131,6 @@ class Race:
         return self._leader[1]
 
     def active(self, costs: Sequence[float]) -> list[int]:
-        """The arms that need more evaluations."""
         return self._active(self.leader(costs))
 
     def _active(self, leader: int | None) -> list[int]:
@@ -182,8 +179,10 @@ class Race:
         ahead of another. The others follow, if the `arm` is given. To evaluate `everything`, all arms are active."""
         wanted = list(range(len(self.scores))) if everything else self.active(costs)
         active, begin = wanted if arm is None else [arm], {} if passed is None else passed
-        if not batch and sum(map(len, under_way)) >= self.most_under_way(len(active)) + beyond:
-            return None
+        if not batch and not math.isinf(self.speculate):  # results may decide: then the others were paid for nothing
+            most = max(2 * len(active), self.speculate * self.told)
+            if sum(map(len, under_way)) >= most + beyond:
+                return None
         prefix = self.board.prefix.tolist()
         reached = {a: self._reached(a, under_way[a], begin.get(a, prefix[a])) for a in active}
         begin.update(reached)
@@ -192,10 +191,6 @@ class Race:
             active = [a for a in active if len(under_way[a]) <= beyond and reached[a] < last]
         chosen = min(active, key=lambda a: (reached[a], costs[a]), default=None)
         return None if chosen is None or reached[chosen] == self.items else (chosen, reached[chosen])
-
-    def most_under_way(self, active: int) -> float:
-        """How many evaluations may be under way: the results may decide, and then the others were paid for nothing."""
-        return math.inf if math.isinf(self.speculate) else max(2 * active, self.speculate * self.told)
 
     def _reached(self, arm: int, busy: Collection[int], position: int) -> int:
         """The first position of an arm, from this one on, that is neither told nor under way."""
@@ -206,7 +201,6 @@ class Race:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has been evaluated."""
         return bool((self.board.prefix == self.items).all())
 
     def capital(self, leader: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cabai.datasets.dataset import ScoreTable
 from cabai.datasets.inspect_logs import is_zip, read_inspect
 from cabai.datasets.lm_eval_logs import read_lm_eval
-from cabai.datasets.sheets import Values, numbers_in, open_sheet, out_of_range, values_of
+from cabai.datasets.sheets import Values, numbers_in, out_of_range, values_of
 from cabai.support.validation import InvalidInput, number, shown
 
 INSPECT, LM_EVAL = "Inspect", "lm-evaluation-harness"
@@ -45,37 +45,25 @@ def read_table(
     low, high = number(low, "low"), number(high, "high")
     if not low < high:
         raise InvalidInput(f"low must be below high, got {low:g} and {high:g}.")
-    of_logs = {"scorer": scorer, "epochs": epochs, "arm": arm, "metric": metric}
-    table = scores_of(source, low, high, of_logs)
+    table = scores_of(source, low, high, {"scorer": scorer, "epochs": epochs, "arm": arm, "metric": metric})
     if costs is not None:
-        given = costs_of(costs)
-        table = ScoreTable(table.arms, table.items, table.scores, spread_costs(given, table))
+        table = ScoreTable(table.arms, table.items, table.scores, spread_costs(costs_of(costs), table))
     if table.costs is not None:
         check_costs(table, table.costs)
     return table
 
 
 def scores_of(source: Any, low: float, high: float, of_logs: dict[str, Any]) -> ScoreTable:
-    if isinstance(source, ScoreTable):
-        return checked(source, low, high)
-    found = read_logs(source, **of_logs)
-    if found is not None:
-        return checked(found, low, high)
-    if isinstance(source, Mapping):
-        grid = mapping_values(source, "score", low, high)
-    else:
-        grid = values_of(open_sheet(source), "score", low, high)
-    return ScoreTable(tuple(grid.arms), tuple(grid.items or ()), grid.values, grid.costs)
-
-
-def checked(table: ScoreTable, low: float, high: float) -> ScoreTable:
-    """A table, after checking that all scores are in their range."""
-    outside = np.argwhere((table.scores < low) | (table.scores > high))
+    found = source if isinstance(source, ScoreTable) else read_logs(source, **of_logs)
+    if found is None:
+        grid = (mapping_values if isinstance(source, Mapping) else values_of)(source, "score", low, high)
+        return ScoreTable(tuple(grid.arms), tuple(grid.items or ()), grid.values, grid.costs)
+    outside = np.argwhere((found.scores < low) | (found.scores > high))
     if len(outside):
         a, i = outside[0]
-        wrong = out_of_range("score", float(table.scores[a, i]), low, high)
-        raise InvalidInput(f"arm {shown(table.arms[a])} on item {shown(table.items[i])}: {wrong}")
-    return table
+        wrong = out_of_range("score", float(found.scores[a, i]), low, high)
+        raise InvalidInput(f"arm {shown(found.arms[a])} on item {shown(found.items[i])}: {wrong}")
+    return found
 
 
 def mapping_values(source: Mapping[Any, Any], what: str, low: float, high: float) -> Values:
@@ -122,7 +110,6 @@ def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]
 
 
 def is_series(value: Any) -> bool:
-    """Whether it is a pandas Series."""
     return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
 
 
@@ -130,7 +117,7 @@ def costs_of(source: Any) -> Values:
     if is_series(source):
         source = dict(source.items())
     if not isinstance(source, Mapping):
-        return values_of(open_sheet(source), "cost")
+        return values_of(source, "cost")
     if any(
         isinstance(value, (Mapping, Sequence, np.ndarray)) and not isinstance(value, str) for value in source.values()
     ):
@@ -141,7 +128,6 @@ def costs_of(source: Any) -> Values:
 
 
 def spread_costs(given: Values, table: ScoreTable) -> NDArray[np.float64]:
-    """The cost of each evaluation of a table."""
     rows = {arm: a for a, arm in enumerate(given.arms)}
     lacking = [arm for arm in table.arms if arm not in rows]
     if lacking:
@@ -180,9 +166,8 @@ def read_logs(source: Any, **options: Any) -> ScoreTable | None:
     is_list = isinstance(source, Sequence) and not isinstance(source, (str, bytes))
     paths = [*source] if is_list else [source]
     given = {name: value for name, value in options.items() if value is not None}
-    kinds: set[str | None] = set()
-    if paths and all(isinstance(path, (str, Path)) for path in paths):
-        kinds = {kind_of(Path(path)) for path in paths}
+    are_paths = all(isinstance(path, (str, Path)) for path in paths)
+    kinds = {kind_of(Path(path)) for path in paths} if are_paths else set()
     if is_list and (None in kinds or len(kinds) != 1):
         raise InvalidInput(
             "several paths must all be logs of Inspect (.eval, .json) or all of lm-evaluation-harness "
@@ -200,23 +185,17 @@ def read_logs(source: Any, **options: Any) -> ScoreTable | None:
 def kind_of(path: Path) -> str | None:
     """The tool that wrote a log or a folder of logs, by its name or its content; None if neither did."""
     if path.is_dir():
-        return kind_of_folder(path)
-    if path.suffix in (".eval", ".json"):
-        return INSPECT
+        has_samples, has_logs = any(path.rglob("samples_*.jsonl")), any(path.rglob("*.eval"))
+        if has_samples and has_logs:
+            raise InvalidInput(
+                f"the folder {path} has logs of both Inspect and lm-evaluation-harness: give those of one tool."
+            )
+        if not (has_samples or has_logs or any(path.rglob("*.json"))):
+            raise InvalidInput(
+                f"the folder {path} has no logs: neither of Inspect (.eval, .json) nor of lm-evaluation-harness "
+                "(samples_*.jsonl)."
+            )
+        return LM_EVAL if has_samples else INSPECT
     if path.suffix == ".jsonl":
         return LM_EVAL
-    return INSPECT if path.is_file() and is_zip(path) else None
-
-
-def kind_of_folder(path: Path) -> str:
-    has_samples, has_logs = any(path.rglob("samples_*.jsonl")), any(path.rglob("*.eval"))
-    if has_samples and has_logs:
-        raise InvalidInput(
-            f"the folder {path} has logs of both Inspect and lm-evaluation-harness: give those of one tool."
-        )
-    if not (has_samples or has_logs or any(path.rglob("*.json"))):
-        raise InvalidInput(
-            f"the folder {path} has no logs: neither of Inspect (.eval, .json) nor of lm-evaluation-harness "
-            "(samples_*.jsonl)."
-        )
-    return LM_EVAL if has_samples else INSPECT
+    return INSPECT if path.suffix in (".eval", ".json") or (path.is_file() and is_zip(path)) else None

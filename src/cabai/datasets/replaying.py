@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, by_cost, checked_goal, right_answers
 from cabai.datasets import cheapest
+from cabai.datasets.board import run_race
 from cabai.datasets.dataset import ScoreTable, lead, paid_for, permutation
-from cabai.datasets.loop import run_race
 from cabai.datasets.race import finish_of, functions_of, race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.errors import MissingScores
@@ -246,8 +246,6 @@ def replay(
     if direction not in ("maximize", "minimize"):
         raise InvalidInput(f"direction must be one of maximize, minimize, got {direction!r}.")
     count, first = whole(repeats, "repeats", 1), whole(seed, "seed", 0)
-    if workers is not None:
-        whole(workers, "workers", 1)
     arms, items = found.scores.shape
     name = race_of(race, epsilon, goal)
     shares = np.ascontiguousarray(share_of(found.scores, low, high, direction == "minimize"))
@@ -274,7 +272,8 @@ def run_in_threads(
     run: Callable[[int], None], count: int, workers: int | None, progress: Callable[[int], None] | None = None
 ) -> None:
     """Call `run` with 0 ... count - 1, some at a time in each of several threads: this one handles Ctrl-C."""
-    jobs, over, done = workers or os.cpu_count() or 1, False, 0
+    jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
+    over, done = False, 0
     size = max(1, min(20, count // (4 * jobs)))
 
     def run_some(begin: int) -> int:
@@ -309,7 +308,6 @@ def without_holes(table: ScoreTable) -> tuple[ScoreTable, int, dict[str, int]]:
 
 
 def running_costs_of(table: ScoreTable, goal: Cheapest) -> list[float]:
-    """As declared, or the mean costs of evaluations."""
     return list(paid_for(table).mean(axis=1) if goal.running_costs is None else goal.running_costs)
 
 

@@ -37,6 +37,9 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>"))
 TRUTH = {"true": 1.0, "false": 0.0}
 
 
+Numbers = NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Sheet:
     """Columns of equal length, and how errors refer to their rows."""
@@ -51,9 +54,11 @@ class Sheet:
     def place(self, row: int, column: int) -> str:
         return f"{self.name}, row {self.rows[row]}, column {self.headers[column]!r}"
 
+    def numbers(self, column: int, what: str, low: float = 0.0, high: float = sys.float_info.max) -> Numbers:
+        return numbers_in(self.columns[column], what, low, high, lambda row: self.place(row, column))
+
 
 def open_sheet(source: Any) -> Sheet:
-    """The table in a CSV or Parquet file, or a pandas DataFrame."""
     sheet = file_sheet(Path(source)) if isinstance(source, (str, Path)) else frame_sheet(source)
     if not sheet.headers or not len(sheet.rows):
         raise InvalidInput(f"{sheet.name} has no rows: a table needs a row of column names, and rows below it.")
@@ -74,8 +79,7 @@ def file_sheet(path: Path) -> Sheet:
 
 
 def csv_sheet(path: Path) -> Sheet:
-    """A table whose cells are separated by commas; by tabs or semicolons if its first line has no comma, and by tabs if
-    its name ends in .tsv."""
+    """Cells are separated by commas; without one in the first line by tabs or semicolons; in .tsv by tabs first."""
     import csv
 
     try:
@@ -133,7 +137,6 @@ def parquet_sheet(path: Path) -> Sheet:
 
 
 def plain(column: Any, pa: Any) -> Sequence[Any]:
-    """A column of Arrow as an array of numbers or a list."""
     is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
     found: Sequence[Any] = column.to_numpy() if is_number else column.to_pylist()
     return found
@@ -173,17 +176,18 @@ class Values:
 
     arms: list[str]
     items: list[str] | None
-    values: NDArray[np.float64]  # arms x items
-    costs: NDArray[np.float64] | None = None  # the same, if the table has them too
+    values: Numbers  # arms x items
+    costs: Numbers | None = None  # the same, if the table has them too
 
 
-def values_of(sheet: Sheet, what: str, low: float = 0.0, high: float = sys.float_info.max) -> Values:
+def values_of(source: Any, what: str, low: float = 0.0, high: float = sys.float_info.max) -> Values:
     """The scores in a table, or the costs: `what` is score or cost."""
+    sheet = open_sheet(source)
     arm, item, value = (column_for(sheet, role) for role in ("arm", "item", what))
     if arm is None or value is None:
         return wide_values(sheet, item, what, low, high)
     if item is None and what == "cost":
-        return price_list(sheet, arm, value)
+        return Values(names_of_rows(sheet, sheet.columns[arm], "arm"), None, sheet.numbers(value, "cost")[:, None])
     if item is None:
         raise InvalidInput(
             f"{sheet.name} has a column for the arm, {sheet.headers[arm]!r}, and one for the {what}, "
@@ -210,20 +214,19 @@ def normalised(header: str) -> str:
 
 
 def long_values(sheet: Sheet, arm: int, item: int, value: int, what: str, low: float, high: float) -> Values:
-    arms, rows = numbered(sheet, arm)
-    items, columns = numbered(sheet, item)
+    (arms, rows), (items, columns) = numbered(sheet, arm), numbered(sheet, item)
     cell = rows * len(items) + columns
     if (np.bincount(cell) > 1).any():
         raise twice(sheet, arms, items, cell)
 
-    def spread(c: int, what: str, low: float, high: float) -> NDArray[np.float64]:
-        values = np.full(len(arms) * len(items), np.nan)
-        values[cell] = numbers_in(sheet.columns[c], what, low, high, lambda row: sheet.place(row, c))
-        return values.reshape(len(arms), len(items))
+    def spread(found: Numbers) -> Numbers:
+        values = np.full((len(arms), len(items)), np.nan)
+        values.flat[cell] = found
+        return values
 
     cost = column_for(sheet, "cost") if what == "score" else None
-    costs = None if cost is None else spread(cost, "cost", 0.0, sys.float_info.max)
-    return Values(arms, items, spread(value, what, low, high), costs)
+    costs = None if cost is None else spread(sheet.numbers(cost, "cost"))
+    return Values(arms, items, spread(sheet.numbers(value, what, low, high)), costs)
 
 
 def numbered(sheet: Sheet, c: int) -> tuple[list[str], NDArray[np.int64]]:
@@ -279,7 +282,7 @@ def wide_values(sheet: Sheet, item: int | None, what: str, low: float, high: flo
     values = np.empty((len(columns), len(items)))
     for a, c in enumerate(columns):
         try:
-            values[a] = numbers_in(sheet.columns[c], what, low, high, lambda row, c=c: sheet.place(row, c))  # type: ignore[misc]
+            values[a] = sheet.numbers(c, what, low, high)
         except InvalidInput as error:
             raise InvalidInput(f"{error} {ADVICE}") from None
     return Values([sheet.headers[c] for c in columns], items, values)
@@ -306,14 +309,6 @@ def names_of_rows(sheet: Sheet, cells: Sequence[Any], what: str = "item") -> lis
             )
         first[name] = row
     return names
-
-
-def price_list(sheet: Sheet, arm: int, cost: int) -> Values:
-    """One cost per arm."""
-    arms = names_of_rows(sheet, sheet.columns[arm], "arm")
-    high = sys.float_info.max
-    values = numbers_in(sheet.columns[cost], "cost", 0.0, high, lambda row: sheet.place(row, cost))
-    return Values(arms, None, values.reshape(-1, 1))
 
 
 def is_missing(cell: Any) -> bool:
@@ -345,12 +340,10 @@ def number_in(cell: Any) -> float | None:
     return None if math.isinf(value) else value
 
 
-def numbers_in(
-    cells: Sequence[Any], what: str, low: float, high: float, place: Callable[[int], str]
-) -> NDArray[np.float64]:
+def numbers_in(cells: Sequence[Any], what: str, low: float, high: float, place: Callable[[int], str]) -> Numbers:
     """Cells as numbers from `low` to `high`, nan where there is none. An error says where the cell is (`place`)."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        values: NDArray[np.float64] = cells.astype(np.float64)
+        values: Numbers = cells.astype(np.float64)
     else:
         values = np.array(as_floats(cells, what, place), np.float64)
     outside = np.flatnonzero((values < low) | (values > high))
@@ -378,7 +371,6 @@ def as_floats(cells: Sequence[Any], what: str, place: Callable[[int], str]) -> l
 
 
 def out_of_range(what: str, value: float, low: float, high: float) -> str:
-    """The error for a score or a cost outside its range."""
     if what == "cost":
         return f"a cost must be 0 or more, and finite, got {value:g}."
     return (

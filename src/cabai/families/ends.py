@@ -1,7 +1,5 @@
 """Where a divergence reaches a level: the ends of an interval of means."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -68,6 +68,13 @@ def evidence_at_most(rules, b, a):
     return np.inf
 
 
+def evidence_at_least(rules, b, a):
+    """Z itself."""
+    if not b.tested_mean > a.tested_mean:
+        return 0.0
+    return pair_evidence(rules, b.tested, b.tested_mean, a.tested, a.tested_mean)
+
+
 def coin(rules, leader, challenger):
     """The limit for equal means holds for all means: N d(mean, m) is proportional to the other arm's pulls."""
     return 1.0 * challenger.pulls, leader.pulls * (leader.cost / challenger.cost)
@@ -135,7 +142,7 @@ class Gaussian(Family):
     typical_means = (0.0,)  # all means are alike
     functions = (
         divergence, variance_at, variance_slope, edges, draw, draw_mean, remainder, tilted, upper_end, lower_end,
-        pair_evidence, evidence_at_most, coin, meeting_point_at, solve_shares,
+        pair_evidence, evidence_at_most, evidence_at_least, coin, meeting_point_at, solve_shares,
     )  # fmt: skip
 
     def __new__(cls, variance: Any = 1.0, **more: Any) -> Any:

@@ -129,8 +129,7 @@ class Poisson(Family):
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
-        """The usual tilt is about 1/sd = mean^-0.5: constant below a mean of 4, then a quarter for every factor of 16
-        in the mean."""
+        """About 1/sd = mean^-0.5: constant below a mean of 4, then a quarter for every factor of 16 in the mean."""
         ends = [0.0, *(4.0 * 16.0**k for k in range(13)), math.inf]
         usual = [self.usual_tilts[0] * factor for factor in (1.0, *(0.25 * 0.25**k for k in range(13)))]
         return tuple(zip(ends[:-1], ends[1:], usual, strict=True))

@@ -1,7 +1,5 @@
 """The functions that every family provides to kernels."""
 
-from __future__ import annotations
-
 from cabai.support.specialise import required_slot, slot
 
 
@@ -27,14 +25,12 @@ def edges(rules):
 
 @required_slot
 def draw(arm):
-    """Draw the next reward of an arm in a simulation, from arm.mean, arm.spread and the random numbers of
-    `cabai.support.streams`."""
+    """The next reward of a simulated arm, from arm.mean, arm.spread and the numbers of `cabai.support.streams`."""
 
 
 @required_slot
 def draw_mean(rules, record, n, total):
-    """For `thompson`: draw a mean from its posterior after n rewards with this sum, with the random numbers of a
-    record; the prior is flat."""
+    """For `thompson`: a mean from the posterior after n rewards with this sum; the prior is flat."""
 
 
 @required_slot

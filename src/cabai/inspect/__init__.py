@@ -1,7 +1,5 @@
 """A race inside Inspect (inspect.aisi.org.uk): models, prompts or agents on a task, for a part of its samples."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from cabai.support.on_demand import on_demand

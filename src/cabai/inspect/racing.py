@@ -225,7 +225,6 @@ def model_of(given: str | Model) -> Model:
 
 
 def said(error: Exception) -> str:
-    """What an error of Inspect says, in one line without markup."""
     words = str(getattr(error, "message", error))
     return " ".join(re.sub(r"\[/?[a-z ]*\]", "", words).split())
 

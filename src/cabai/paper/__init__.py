@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PARTS = {
     "table1": ("tables", "table_1"),
     "table2": ("tables", "table_2"),
-    "figure2": ("figures", "figure_2"),
+    "figure2": ("tables", "figure_2"),
     "claims": ("claims", "claims"),
     "statements": ("statements", "statements"),
     "errata": ("errata", "errata"),

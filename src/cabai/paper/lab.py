@@ -65,11 +65,6 @@ class Lab:
             self.commands += [command(runs, options.get("max_pulls")) for runs in given]
         return given
 
-    def taken(self) -> list[str]:
-        """The commands that repeat what was given out since the last call, each once."""
-        taken, self.commands = list(dict.fromkeys(self.commands)), []
-        return taken
-
     def command(self, part: str) -> str:
         """The shell command that repeats a part."""
         options = "--quick" if self.quick else f"--trajectories {self.trajectories}"

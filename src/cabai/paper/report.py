@@ -63,7 +63,9 @@ class Section:
         self.figures.append(Picture(name, caption, drawing, self.commands()))
 
     def commands(self) -> list[str]:
-        return [self.lab.command(self.name), *self.lab.taken()]
+        """Those that repeat what the lab gave out since the last call, each once."""
+        taken, self.lab.commands = list(dict.fromkeys(self.lab.commands)), []
+        return [self.lab.command(self.name), *taken]
 
 
 def write_report(sections: list[Section], out: Path, heading: str) -> list[Path]:

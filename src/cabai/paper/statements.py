@@ -67,7 +67,7 @@ STATEMENTS = [
     S("Table 2", "seconds of CO, CTAS, TAS, d-LUCB", "experiment", "paper/tables.py", "depends on the solver",
       "test_reproduce.py::test_claims_have_a_verdict_each"),
     S("Algorithm 2", "CO", "experiment", "policies/co.py", "confirmed; completed", SAME),
-    S("Figure 2", "pulls and total cost by policy", "experiment", "paper/figures.py", "confirmed; caption corrected",
+    S("Figure 2", "pulls and total cost by policy", "experiment", "paper/tables.py", "confirmed; caption corrected",
       "test_reproduce.py::test_report_has_every_part_as_text_page_figures_and_data"),
     S("Lemma 1", "E[J] = sum of c_a E[N_a]", "experiment", "paper/statements.py", PROOF),
     S("Proposition 3", "the closest alternative changes two arms, to one mean", "numerical", "bound.py", test=DIRECT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,29 +24,15 @@ STEPS = 10  # at most
 FARTHEST = 8.0  # the largest factor from one try to the next
 
 
-class Range(NamedTuple):
-    """Of an epsilon, a gap or a delta: where a search begins, which is the middle of a curve, and where it goes."""
-
-    start: float
-    least: float
-    most: float
-
-
 class Subject(ABC):
     """What is planned, studies or races: what they pay on truths that were drawn once, with some settings changed."""
 
-    def __init__(
-        self, settings: Settings, best: NDArray[np.int64], words: list[tuple[str, str]], notes: list[str],
-        about: tuple[str, str, str], **facts: Any,
-    ) -> None:  # fmt: skip
-        """`best` is the best arm of each truth; `words` is what is assumed of each arm's mean and cost; `about` says
-        what is planned, on what, and with what; `facts` are further fields of the plan."""
-        self.settings, self.words, self.notes, self.facts = settings, words, notes, facts
-        self.best = (np.bincount(best, minlength=len(settings.arms)) / len(best)).tolist()  # shares of the truths
-        within = f", epsilon {settings.epsilon:g}" if settings.epsilon else ""
-        what, on, more = about
-        delta = f"delta {settings.delta:g}{within}"
-        self.about = f"{what}, {settings.direction}, {len(settings.arms)} arms{on}, {delta}, {more}"
+    settings: Settings
+    best: NDArray[np.int64]  # of each truth, the best arm
+    words: list[tuple[str, str]]  # what is assumed of each arm's mean and cost
+    notes: list[str]
+    about: tuple[str, str, str]  # what is planned, on what, and with what
+    facts: dict[str, Any]  # further fields of the plan
 
     @abstractmethod
     def bills(self, limit: float, *, searching: bool = True, **changed: Any) -> Bills:
@@ -58,35 +44,27 @@ class Subject(ABC):
         return None
 
     @abstractmethod
-    def scale(self, of: str) -> float:
-        """A usual epsilon or gap."""
-
-    @abstractmethod
-    def largest(self, of: str) -> float:
-        """The largest epsilon or gap there can be; 0 if there is none to be found."""
+    def usual_and_largest(self, of: str) -> tuple[float, float]:
+        """A usual epsilon or gap, and the largest that there can be; 0 if there is none to be found."""
 
     def limit(self, bills: Bills) -> float:
         """The bill up to which what an arm adds is computed, without a budget."""
         return math.inf
 
-    def range(self, of: str) -> Range:
+    def range(self, of: str) -> tuple[float, float, float]:
+        """Of an epsilon, a gap or a delta: where a search begins, which is the middle of a curve, and where it goes."""
         if of == "delta":
-            return Range(self.settings.delta, DELTAS[-1], DELTAS[0])
-        scale, most = self.scale(of), self.largest(of)
-        return Range(scale, min(1e-4 * scale, most), most)
-
-    @property
-    def is_calibrated(self) -> bool:
-        """For one delta, epsilon and number of arms only."""
-        return isinstance(self.settings.threshold, Calibrated)
+            return self.settings.delta, DELTAS[-1], DELTAS[0]
+        usual, most = self.usual_and_largest(of)
+        return usual, min(1e-4 * usual, most), most
 
 
 def answered(
     subject: Subject, *, budget: float | None, chance: float, left_out: Sequence[str], worth: bool, curve: str | None,
     seed: int, progress: Progress | None,
 ) -> Plan:  # fmt: skip
-    """The plan."""
     settings, say = subject.settings, progress or (lambda _: None)
+    is_calibrated = isinstance(settings.threshold, Calibrated)  # for one delta, epsilon and number of arms only
     say("simulating studies")
     far = math.inf if budget is None else SIMULATED_BUDGETS * budget
     bills = subject.bills(far, searching=False)
@@ -96,7 +74,7 @@ def answered(
         value = None if needed.at_least else needed.value
         solved["budget"] = Found(value, bills.chance(needed.value), needed.value)
     if budget is not None:
-        free = {"gap", *(() if subject.is_calibrated else left_out)}
+        free = {"gap", *(() if is_calibrated else left_out)}
         for of in ("epsilon", "gap", "delta"):
             solved[of] = enough(subject, of, budget, chance, say) if of in free else None
     points = []
@@ -107,20 +85,23 @@ def answered(
             if at < most:
                 say(f"the bill at {curve} {at:g}")
                 points.append(CurvePoint(at, subject.bills(far, **dict[str, Any]({curve: at}))))
-    can = worth and len(settings.arms) > 2 and not subject.is_calibrated
+    can = worth and len(settings.arms) > 2 and not is_calibrated
     limit = budget if budget is not None else subject.limit(bills)
-    arms = []
+    arms, best = [], np.bincount(subject.best, minlength=len(settings.arms)) / len(subject.best)
     for a, name in enumerate(settings.arms):
         adds = without = None
         if can:
             say(f"what {name} adds")
             less = subject.bills(limit, without=a)
             adds, without = difference(bills, less, limit), None if budget is None else less.chance(budget)
-        arms.append(ArmPlan(name, *subject.words[a], subject.best[a], adds, without))
+        arms.append(ArmPlan(name, *subject.words[a], float(best[a]), adds, without))
+    what, on, more = subject.about
+    delta = f"delta {settings.delta:g}" + (f", epsilon {settings.epsilon:g}" if settings.epsilon else "")
     return Plan(
-        about=subject.about, direction=settings.direction, delta=settings.delta, epsilon=settings.epsilon, arms=arms,
-        bills=bills, given_budget=budget, wanted=chance, seed=seed, solved=solved, limit=limit if can else math.inf,
-        curve_of=curve, curve=points, notes=subject.notes, **subject.facts,
+        about=f"{what}, {settings.direction}, {len(arms)} arms{on}, {delta}, {more}", direction=settings.direction,
+        delta=settings.delta, epsilon=settings.epsilon, arms=arms, bills=bills, given_budget=budget, wanted=chance,
+        seed=seed, solved=solved, limit=limit if can else math.inf, curve_of=curve, curve=points, notes=subject.notes,
+        **subject.facts,
     )  # fmt: skip
 
 

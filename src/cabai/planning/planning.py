@@ -7,10 +7,10 @@ from typing import Any
 
 from cabai.families import Family
 from cabai.planning.answers import Progress, answered
-from cabai.planning.races import races_of
+from cabai.planning.races import SimulatedRaces
 from cabai.planning.results import Plan
 from cabai.planning.sources import Pilot, source_of
-from cabai.planning.studies import studies_of
+from cabai.planning.studies import SimulatedStudies
 from cabai.policies import Policy
 from cabai.simulation.engines import EngineLike, opened
 from cabai.support.validation import InvalidInput, positive, probability, shown, whole
@@ -87,30 +87,29 @@ def plan(
     whole(draws, "draws", 20)
     whole(seed, "seed", 0)
     probability(chance, "chance")
-    found = source_of(source, pilot, with_items=items is not None, scorer=scorer)
+    given, data, pays_reward = source_of(source, pilot, with_items=items is not None, scorer=scorer)
     explicit = {
         "family": family, "delta": delta, "epsilon": epsilon, "policy": policy, "threshold": threshold,
         "direction": direction, "items": items, "race": race,
     }  # fmt: skip
-    given = found.given | {name: value for name, value in explicit.items() if value is not None}
+    given |= {name: value for name, value in explicit.items() if value is not None}
     most = budget if budget is not None else given.pop("max_cost", None)
-    most = None if most is None else positive(most, "budget")
-    left_out = [name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is None]
-    draw: dict[str, Any] = {"arms": arms, "costs": costs, "draws": draws, "seed": seed}
     rest: dict[str, Any] = {
-        "budget": most, "chance": chance, "left_out": left_out, "worth": worth, "seed": seed, "progress": progress,
+        "budget": None if most is None else positive(most, "budget"), "chance": chance, "worth": worth, "seed": seed,
+        "left_out": [name for name in ("epsilon", "delta") if explicit[name] is None], "progress": progress,
     }  # fmt: skip
-    if "items" in given or (found.pilot is not None and not isinstance(found.pilot, Pilot)):
+    if "items" in given or (data is not None and not isinstance(data, Pilot)):
         if means is not None or sd is not None or law is not None:
             raise InvalidInput("a race on a dataset is planned from a table of scores: leave out means, law and sd.")
         if engine is not None:
             raise InvalidInput("a race on a dataset is planned in threads: leave out the engine.")
         if curve == "gap":
             raise InvalidInput("on a dataset the gap is given by the pilot's scores: curve must be 'epsilon'.")
-        races = races_of(found.pilot, given, workers=workers, **draw)
+        races = SimulatedRaces(data, given, arms=arms, costs=costs, draws=draws, seed=seed, workers=workers)
         return answered(races, curve="epsilon" if curve else None, **rest)
-    studies = studies_of(
-        given, found.pilot, means=means, cost_model=cost_model, law=law, sd=sd, pays_reward=found.pays_reward, **draw
-    )
-    with opened(engine, workers=workers, address=address) as place:
-        return answered(studies.on(place, seed), curve="gap" if curve is True else curve or None, **rest)
+    studies = SimulatedStudies(
+        given, data, means=means, costs=costs, arms=arms, cost_model=cost_model, law=law, sd=sd,
+        pays_reward=pays_reward, draws=draws, seed=seed,
+    )  # fmt: skip
+    with opened(engine, workers=workers, address=address) as studies.engine:
+        return answered(studies, curve="gap" if curve is True else curve or None, **rest)

@@ -43,8 +43,7 @@ HOW = (
 
 
 def priors_of(given: Any, name: str, arms: Sequence[str] | None = None, *, one_for_all: bool = False) -> list[Prior]:
-    """A prior for each arm: from a list, from one string with commas as in the shell, or from a mapping by their names;
-    or, if that is allowed, from one for all."""
+    """A prior per arm: from a list, a string with commas, or a mapping by name; or, if allowed, one for all."""
     if isinstance(given, Mapping):
         ordered = in_order(given, arms or (), name)
         return [prior_of(each, f"{name} of {arm}") for arm, each in zip(arms or (), ordered, strict=True)]
@@ -74,7 +73,9 @@ def prior_of(given: Any, name: str) -> Prior:
     if isinstance(given, str):
         return prior_in(given.strip(), name)
     if hasattr(given, "rvs"):  # a distribution of SciPy
-        return Prior(described(given), lambda random, n: np.asarray(given.rvs(size=n, random_state=random), float))
+        kind, numbers = getattr(getattr(given, "dist", None), "name", ""), getattr(given, "args", ())
+        text = f"{kind}({', '.join(f'{each:g}' for each in numbers)})" if kind else type(given).__name__
+        return Prior(text, lambda random, n: np.asarray(given.rvs(size=n, random_state=random), float))
     if isinstance(given, (tuple, list)):
         if len(given) != 2:
             raise InvalidInput(f"{name} must be {HOW}; in Python a range is (low, high), got {shown(given)}.")
@@ -83,16 +84,8 @@ def prior_of(given: Any, name: str) -> Prior:
     return Prior(f"{value:g}", lambda random, n: np.full(n, value), (value, value))
 
 
-def described(distribution: Any) -> str:
-    """A distribution of SciPy in words."""
-    kind, arguments = getattr(getattr(distribution, "dist", None), "name", ""), getattr(distribution, "args", ())
-    return f"{kind}({', '.join(f'{each:g}' for each in arguments)})" if kind else type(distribution).__name__
-
-
 def prior_in(text: str, name: str) -> Prior:
-    """The prior in a string."""
-    parts = text.split("..")
-    kind = re.fullmatch(r"(\w+)\((.*)\)", text)
+    parts, kind = text.split(".."), re.fullmatch(r"(\w+)\((.*)\)", text)
     try:
         if kind is not None and kind[1] in KINDS:
             names, positive, draw = KINDS[kind[1]]
@@ -107,9 +100,9 @@ def prior_in(text: str, name: str) -> Prior:
         if len(parts) == 2:
             return range_of(float(parts[0]), float(parts[1]), name)
         return prior_of(float(text), name)
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
+    except InvalidInput:
+        raise
+    except ValueError:
         raise InvalidInput(f"{name} must be {HOW}, got {text!r}.") from None
 
 
@@ -123,8 +116,7 @@ def range_of(low: float, high: float, name: str) -> Prior:
 
 
 def drawn(prior: Prior, draws: int, stream: list[int], check: Check, name: str) -> NDArray[np.float64]:
-    """Numbers drawn from a prior. `check` must allow the ends of a range; values of a distribution that are not allowed
-    are drawn again."""
+    """Numbers from a prior. The ends of a range must be allowed; other values that are not are drawn again."""
     random = np.random.default_rng(stream)
     if prior.ends is not None:
         for end in prior.ends:

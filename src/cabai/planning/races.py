@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.datasets.dataset import ScoreTable, paid_for, part_of
+from cabai.datasets.dataset import paid_for, part_of
 from cabai.datasets.race import race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
 from cabai.planning.answers import Subject
 from cabai.planning.bills import Bills
 from cabai.planning.sources import study_settings
-from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, shown, whole
 
 SEARCHED = 200  # of the datasets, which are used for searches
@@ -25,7 +23,7 @@ LEAST_ITEMS = 10  # of a pilot
 
 
 class SimulatedRaces(Subject):
-    """Races on datasets that are drawn from a pilot.
+    """Races on datasets that are drawn from a pilot's complete items for these arms.
 
     Each draw gives the pilot's items random weights (Rubin's Bayesian bootstrap, for the uncertainty of a small pilot)
     and draws the dataset's items by them. All arms' scores and costs on an item stay together. Since the items come in
@@ -33,39 +31,58 @@ class SimulatedRaces(Subject):
     """
 
     def __init__(
-        self, table: ScoreTable, settings: Settings, notes: list[str], draws: int, seed: int, workers: int | None
+        self, data: Any, given: dict[str, Any], *, arms: Any, costs: Any, draws: int, seed: int, workers: int | None
     ) -> None:
+        if data is None:
+            raise InvalidInput(
+                "a race on a dataset is planned from scores of the arms on some of its items: give a table of them, as "
+                "pilot= (--pilot scores.csv)."
+            )
+        names = arms if arms is not None else given.get("arms")
+        costs = given.get("costs") if costs is None else costs
+        items, self.notes = given.get("items"), []
+        given = {name: value for name, value in given.items() if name not in ("max_pulls", "costs")}
+        low, high = study_settings(given, ["a", "b"], 1).family.mean_range
+        table = read_table(data, low=low, high=high)
+        if names is not None:
+            lacking = [arm for arm in names if arm not in table.arms]
+            if lacking:
+                raise InvalidInput(
+                    f"the pilot has no score of arm {shown(lacking[0])}; it has {', '.join(table.arms)}."
+                )
+            table = part_of(table, [table.arms.index(arm) for arm in names], range(len(table.items)))
+        if costs is not None:
+            table = read_table(table, costs=by_arm(costs, table.arms), low=low, high=high)
+        table, left_out, lacking_by = without_holes(table)
+        there = len(table.items)
+        if there < LEAST_ITEMS:
+            raise InvalidInput(f"the pilot has scores of all arms on {there} items: it needs at least {LEAST_ITEMS}.")
+        if left_out:
+            self.notes.append(f"Left out: {left_out_words(left_out, left_out + there, lacking_by)}.")
+        if items is None:
+            self.notes.append(f"Planned for {there} items, as many as the table has; --items changes that.")
+        if table.costs is None:
+            self.notes.append("No costs were given, so each evaluation costs 1.")
+        self.items, self.workers = there if items is None else whole(items, "items", 1), workers
+        self.settings = settings = study_settings(given, table.arms, self.items)
         assert settings.items is not None
-        self.draws, self.seed, self.workers = draws, seed, workers
-        self.race, self.items = settings.items.race, settings.items.count
-        low, high = settings.family.mean_range
+        self.race, self.width = settings.items.race, high - low
         self.shares = share_of(table.scores, low, high, settings.direction == "minimize")
         self.costs = paid_for(table)
-        scores, prices = table.scores.mean(axis=1), self.costs.mean(axis=1)
-        words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
-        winners = np.array([self.shares[:, places].mean(axis=1).argmax() for places in self.drawn])
-        about = f"{self.race} race", f" on {self.items} items", f"from scores on {len(table.items)}"
-        full_cost = float(prices.sum() * self.items)
-        super().__init__(settings, winners, words, notes, about, items=self.items, full_cost=full_cost)
-
-    @cached_property
-    def drawn(self) -> list[NDArray[np.int64]]:
-        """By draw, the pilot's items that make up the dataset."""
-        found, there = [], len(self.shares[0])
-        for r in range(self.draws):
-            random = np.random.default_rng([self.seed, r])
+        self.drawn: list[NDArray[np.int64]] = []  # by draw, the pilot's items that make up the dataset
+        for r in range(draws):
+            random = np.random.default_rng([seed, r])
             weights = random.exponential(size=there)
-            found.append(random.choice(there, self.items, p=weights / weights.sum()))
-        return found
-
-    @property
-    def width(self) -> float:
-        low, high = self.settings.family.mean_range
-        return high - low
+            self.drawn.append(random.choice(there, self.items, p=weights / weights.sum()))
+        self.best = np.array([self.shares[:, places].mean(axis=1).argmax() for places in self.drawn])
+        scores, prices = table.scores.mean(axis=1), self.costs.mean(axis=1)
+        self.words = [(f"{score:.4g}", f"{price:.4g}") for score, price in zip(scores, prices, strict=True)]
+        self.about = f"{self.race} race", f" on {self.items} items", f"from scores on {there}"
+        self.facts = {"items": self.items, "full_cost": float(prices.sum() * self.items)}
 
     def bills(self, limit: float, *, searching: bool = True, **changed: Any) -> Bills:
         """What races on the first datasets pay: all of it, whatever the limit."""
-        count = min(SEARCHED, self.draws) if searching else self.draws
+        count = min(SEARCHED, len(self.drawn)) if searching else len(self.drawn)
         delta, within = (changed.get(name, getattr(self.settings, name)) for name in ("delta", "epsilon"))
         name = self.race if within == self.settings.epsilon else race_of(None, within)
         race_once, order, left_out = compiled_race(name), np.arange(self.items), changed.get("without", [])
@@ -83,55 +100,15 @@ class SimulatedRaces(Subject):
         run_in_threads(run, count, self.workers)
         return Bills(found, np.ones(count, bool), wrong, np.zeros(count, bool))
 
-    def scale(self, of: str) -> float:
+    def usual_and_largest(self, of: str) -> tuple[float, float]:
         best = int(self.shares.mean(axis=1).argmax())
         gaps = (self.shares[best] - np.delete(self.shares, best, axis=0)).mean(axis=1)
-        return max(float(gaps.min()), 0.01) * self.width
-
-    def largest(self, of: str) -> float:
-        return 0.0 if of == "gap" else 0.999 * self.width  # the gap is given by the pilot's scores
-
-
-def races_of(
-    data: Any, given: dict[str, Any], *, arms: Any, costs: Any, draws: int, seed: int, workers: int | None
-) -> SimulatedRaces:
-    """Races with these settings, on the pilot's complete items for these arms."""
-    if data is None:
-        raise InvalidInput(
-            "a race on a dataset is planned from scores of the arms on some of its items: give a table of them, as "
-            "pilot= (--pilot scores.csv)."
-        )
-    names = arms if arms is not None else given.get("arms")
-    costs = given.get("costs") if costs is None else costs
-    items, notes = given.get("items"), []
-    given = {name: value for name, value in given.items() if name not in ("max_pulls", "costs")}
-    low, high = study_settings(given, ["a", "b"], 1).family.mean_range
-    table = read_table(data, low=low, high=high)
-    if names is not None:
-        lacking = [arm for arm in names if arm not in table.arms]
-        if lacking:
-            raise InvalidInput(f"the pilot has no score of arm {shown(lacking[0])}; it has {', '.join(table.arms)}.")
-        table = part_of(table, [table.arms.index(arm) for arm in names], range(len(table.items)))
-    if costs is not None:
-        table = read_table(table, costs=by_arm(costs, table.arms), low=low, high=high)
-    table, left_out, lacking_by = without_holes(table)
-    if len(table.items) < LEAST_ITEMS:
-        raise InvalidInput(
-            f"the pilot has scores of all arms on {len(table.items)} items: it needs at least {LEAST_ITEMS}."
-        )
-    if left_out:
-        notes.append(f"Left out: {left_out_words(left_out, left_out + len(table.items), lacking_by)}.")
-    if items is None:
-        notes.append(f"Planned for {len(table.items)} items, as many as the table has; --items changes that.")
-    if table.costs is None:
-        notes.append("No costs were given, so each evaluation costs 1.")
-    count = len(table.items) if items is None else whole(items, "items", 1)
-    return SimulatedRaces(table, study_settings(given, table.arms, count), notes, draws, seed, workers)
+        largest = 0.0 if of == "gap" else 0.999 * self.width  # the gap is given by the pilot's scores
+        return max(float(gaps.min()), 0.01) * self.width, largest
 
 
 def by_arm(costs: Any, arms: Sequence[str]) -> Any:
-    """What evaluations cost, as `read_table` takes it: numbers in the order of the arms, also as a string with
-    commas."""
+    """What evaluations cost, as `read_table` takes it: numbers in the order of the arms, also as one string."""
     if isinstance(costs, str) and "," in costs and not Path(costs).exists():
         costs = [part.strip() for part in costs.split(",")]
     if not isinstance(costs, (list, tuple, np.ndarray)):

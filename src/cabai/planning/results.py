@@ -85,7 +85,7 @@ class Plan:
         return {
             "mean_cost": mean.value,
             "se_cost": mean.error,
-            "cost_quantiles": values_of(quantiles),
+            "cost_quantiles": {share: bill.value for share, bill in quantiles.items()},
             "chance": chance and chance.value,
             "se_chance": chance and chance.error,
             "budget": self.budget,
@@ -111,9 +111,12 @@ class Plan:
     def _point(self, point: CurvePoint) -> dict[str, Any]:
         quantiles = quantiles_of(point.bills)
         chance = None if self.budget is None else point.bills.chance(self.budget)
-        at_least = lower_limits(quantiles | {"chance": chance})
-        found = {"at": point.at, "cost_quantiles": values_of(quantiles), "at_least": at_least}
-        return found | {"chance": chance and chance.value}
+        return {
+            "at": point.at,
+            "cost_quantiles": {share: bill.value for share, bill in quantiles.items()},
+            "at_least": lower_limits(quantiles | {"chance": chance}),
+            "chance": chance and chance.value,
+        }
 
     def __repr__(self) -> str:
         lines = [*self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
@@ -127,22 +130,20 @@ class Plan:
         for arm in self.arms:
             row = [arm.name, arm.mean, arm.cost, percent(arm.best)]
             if adds:
-                row.append("-" if arm.adds is None else f"{money(arm.adds.value)} ± {brief(arm.adds.error)}")
+                row.append("-" if arm.adds is None else f"{money(arm.adds.value)} ± {money(arm.adds.error, 2)}")
             if within:
                 row.append("-" if arm.chance_without is None else shown_chance(arm.chance_without))
             rows.append(row)
         return [table(rows, left=3)]
 
     def _bill_lines(self) -> list[str]:
-        quantile = {share: self.bills.quantile(share) for share in QUANTILES}
-        mean = self.bills.mean
-        middle = (
-            f"mean at least {money(mean.value)}" if mean.at_least else f"mean {money(mean.value)} ± {brief(mean.error)}"
-        )
-        shares = (0.9,) if quantile[0.9].at_least else (0.9, 0.99)
-        ends = "; ".join(pays(share, quantile[share]) for share in shares)
-        half = f"median {'more than ' if quantile[0.5].at_least else ''}{money(quantile[0.5].value)}"
-        lines = [f"The bill: {half}, {middle}; {ends}."]
+        half, *quantile = (self.bills.quantile(share) for share in (0.5, 0.9, 0.99))
+        mean, shares = self.bills.mean, (0.9,) if quantile[0].at_least else (0.9, 0.99)
+        middle = f"mean at least {money(mean.value)}"
+        if not mean.at_least:
+            middle = f"mean {money(mean.value)} ± {money(mean.error, 2)}"
+        ends = "; ".join(map(pays, shares, quantile))
+        lines = [f"The bill: median {at_least(half, 'more than ')}, {middle}; {ends}."]
         if self.full_cost is not None:
             lines.append(f"Evaluating everything costs {money(self.full_cost)}.")
         if self.given_budget is not None:
@@ -154,8 +155,7 @@ class Plan:
                 f"No budget is enough for a chance of {percent(self.wanted)}: too many studies end without a decision."
             )
         else:
-            words = "more than " if needed.at_least else ""
-            lines.append(f"Budget for a chance of {percent(self.wanted)}: {words}{money(needed.value)}.")
+            lines.append(f"Budget for a chance of {percent(self.wanted)}: {at_least(needed, 'more than ')}.")
         searched = {name: found for name, found in self.solved.items() if name != "budget" and found is not None}
         if searched:
             lines.append(f"Or, with a budget of {money(self.given_budget or 0)} and that chance:")
@@ -185,7 +185,7 @@ class Plan:
         rows = [header]
         for point in self.curve:
             pair = [point.bills.quantile(share) for share in (0.5, 0.9)]
-            row = [f"{point.at:g}", *(f"{'> ' if each.at_least else ''}{money(each.value)}" for each in pair)]
+            row = [f"{point.at:g}", *(at_least(each, "> ") for each in pair)]
             if self.budget is not None:
                 row.append(shown_chance(point.bills.chance(self.budget)))
             rows.append(row)
@@ -211,10 +211,6 @@ def lower_limits(amounts: Mapping[str, Amount | None]) -> list[str]:
     return [name for name, amount in amounts.items() if amount is not None and amount.at_least]
 
 
-def values_of(amounts: Mapping[str, Amount]) -> dict[str, float]:
-    return {name: amount.value for name, amount in amounts.items()}
-
-
 def found_dict(found: Found) -> dict[str, Any]:
     value, chance, tried = found
     at_least = lower_limits({"chance": chance})
@@ -228,6 +224,11 @@ def arm_dict(arm: ArmPlan) -> dict[str, Any]:
     return found | {"at_least": lower_limits({"chance_without": without})}
 
 
+def at_least(bill: Amount, words: str) -> str:
+    """A bill, with words before it if it is only known to be larger."""
+    return f"{words if bill.at_least else ''}{money(bill.value)}"
+
+
 def pays(share: float, bill: Amount) -> str:
     """
     >>> pays(0.9, Amount(120.0)), pays(0.99, Amount(500.0, at_least=True))
@@ -238,17 +239,12 @@ def pays(share: float, bill: Amount) -> str:
     return f"{percent(share)} pay at most {money(bill.value)}"
 
 
-def money(value: float) -> str:
-    """Three digits.
-
+def money(value: float, digits: int = 3) -> str:
+    """
     >>> money(1234567), money(0.012345), money(-3.0)
     ('1230000', '0.0123', '-3')
     """
-    return f"{float(f'{value:.3g}'):.15g}"
-
-
-def brief(value: float) -> str:
-    return f"{float(f'{value:.2g}'):.15g}"
+    return f"{float(f'{value:.{digits}g}'):.15g}"
 
 
 def shown_chance(chance: Amount) -> str:

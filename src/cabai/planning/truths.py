@@ -18,16 +18,16 @@ A mean cost is drawn as m exp(N(0, 1) sd/(m sqrt(n))).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cabai.datasets.sheets import Numbers
 from cabai.families import Exponential, Family, Gaussian
 from cabai.families.laws import LAWS
 from cabai.instance import Instance
-from cabai.planning.sources import Numbers, Pilot
+from cabai.planning.sources import Pilot
 from cabai.support.validation import InvalidInput, shown
 
 PILOT = 3  # the stream of random numbers
@@ -47,51 +47,35 @@ class Truths:
     law: str | None = None  # of bounded rewards
     sds: Numbers | None = None  # where the law, or the study, does not say; None: the largest of the law
 
-    def __len__(self) -> int:
-        return len(self.means)
-
     @property
     def goodness(self) -> Numbers:
-        """Larger is better."""
         return -self.means if self.minimize else self.means
 
     @property
-    def best(self) -> NDArray[np.int64]:
-        """By draw, the number of the best arm."""
-        best: NDArray[np.int64] = np.argmax(self.goodness, axis=1)
-        return best
+    def next_best(self) -> Numbers:
+        """By draw, how good the second best arm is."""
+        return np.sort(self.goodness, axis=1)[:, -2]
 
-    @property
-    def gaps(self) -> Numbers:
-        """By draw, how far the best arm is ahead of the next."""
-        ordered = np.sort(self.goodness, axis=1)
-        return ordered[:, -1] - ordered[:, -2]
+    def part(self, draws: int | None, without: int | Sequence[int] = ()) -> Truths:
+        """The first draws, without some arms."""
 
-    def first(self, count: int) -> Truths:
-        """The first draws."""
-        return self._each(lambda columns: columns[:count])
+        def kept(columns: Numbers) -> Numbers:
+            return np.delete(columns[:draws], without, axis=1)
 
-    def without(self, arm: int) -> Truths:
-        """The same truths without an arm."""
-        return self._each(lambda columns: np.delete(columns, arm, axis=1))
-
-    def _each(self, change: Callable[[Numbers], Numbers]) -> Truths:
-        sds = None if self.sds is None else change(self.sds)
-        return replace(self, means=change(self.means), costs=change(self.costs), sds=sds)
+        sds = None if self.sds is None else kept(self.sds)
+        return replace(self, means=kept(self.means), costs=kept(self.costs), sds=sds)
 
     def with_gap(self, gap: float) -> Truths:
         """The same truths, with the best arm of each moved so that it is ahead of the next by this much."""
-        rows, best, goodness = np.arange(len(self)), self.best, self.goodness.copy()
-        goodness[rows, best] = np.sort(goodness, axis=1)[:, -2] + gap
+        goodness = self.goodness.copy()
+        goodness[np.arange(len(goodness)), goodness.argmax(axis=1)] = self.next_best + gap
         return replace(self, means=-goodness if self.minimize else goodness)
 
     @property
     def largest_gap(self) -> float:
         """The largest gap with which all of these truths are still of the family."""
-        low, high = self.family.mean_range
-        least, most = self.family.limits
-        end = -max(low, least) if self.minimize else min(high, most)
-        return 0.999 * float(end - np.sort(self.goodness, axis=1)[:, -2].max())
+        (low, high), (least, most) = self.family.mean_range, self.family.limits
+        return 0.999 * float((-max(low, least) if self.minimize else min(high, most)) - self.next_best.max())
 
     @property
     def negated(self) -> bool:
@@ -103,30 +87,28 @@ class Truths:
         family, means = self.family, self.means
         if self.minimize and family.is_symmetric:
             means = np.vectorize(lambda mean: family.unscaled(family.mirror(family.scaled(mean))))(means)
+        sds = [None] * len(means) if self.sds is None else self.sds
+        if self.sds is not None and self.law is not None:  # no more than the law can have with these means
+            law = LAWS[self.law]
+            sds = np.minimum(self.sds, np.vectorize(lambda mean: law.largest(family.scaled(mean)) * family.unit)(means))
         return [
-            Instance(
-                family, mean, cost, cost_model=self.cost_model, law=self.law,
-                sd=None if self.sds is None else sd if self.law is None else allowed_sd(family, self.law, mean, sd),
-            )
-            for mean, cost, sd in zip(means, self.costs, self.sds if self.sds is not None else means, strict=True)
-        ]  # fmt: skip
-
-
-def allowed_sd(family: Family, law: str, means: Numbers, sds: Numbers) -> Numbers:
-    """Standard deviations that a law can have with these means."""
-    most = np.array([LAWS[law].largest(family.scaled(mean)) * family.unit for mean in means.tolist()])
-    smaller: Numbers = np.minimum(sds, most)
-    return smaller
+            Instance(family, mean, cost, cost_model=self.cost_model, law=self.law, sd=sd)
+            for mean, cost, sd in zip(means, self.costs, sds, strict=True)
+        ]
 
 
 def posterior(
-    pilot: Pilot, family: Family, *, draws: int, seed: int
+    pilot: Pilot, names: Sequence[str], family: Family, *, draws: int, seed: int
 ) -> tuple[dict[str, Numbers], dict[str, list[str]], str | None]:
     """Drawn from the pilot's posterior, by name: means, costs if the pilot has any, and standard deviations where the
     family does not say; the same in words; and the law of bounded rewards."""
     drawn: dict[str, list[Numbers]] = {"means": [], "costs": [], "sd": []}
-    words: dict[str, list[str]] = {"means": []}
-    for a, (arm, rewards) in enumerate(zip(pilot.arms, pilot.rewards, strict=True)):
+    words: dict[str, list[str]] = {"means": [], "costs": []}
+    law = "two-point" if family.key == "bounded" else None
+    for a, arm in enumerate(names):
+        if arm not in pilot.rewards:
+            raise InvalidInput(f"the pilot has no reward for arm {shown(arm)}; it has {', '.join(pilot.rewards)}.")
+        rewards = pilot.rewards[arm]
         if len(rewards) < LEAST:
             raise InvalidInput(
                 f"the pilot needs at least {LEAST} rewards of each arm, got {len(rewards)} of arm {shown(arm)}."
@@ -138,13 +120,16 @@ def posterior(
         drawn["means"].append(mean)
         drawn["sd"].append(sd)
         words["means"].append(f"{rewards.mean():.4g} in {len(rewards)}")
+        if law is not None and not np.isin(rewards, family.mean_range).all():
+            law = "beta"
         if pilot.costs is not None:
-            drawn["costs"].append(drawn_costs(arm, pilot.costs[a], draws, random))
-    if pilot.costs is not None:
-        words["costs"] = [f"{each.mean():.4g}" for each in pilot.costs]
-    law = None
-    if family.key == "bounded":
-        law = "two-point" if np.isin(np.concatenate(pilot.rewards), family.mean_range).all() else "beta"
+            paid = pilot.costs[arm]
+            if not paid.sum() > 0:
+                raise InvalidInput(f"the pilot has no positive cost for arm {shown(arm)}: give costs= (--costs).")
+            cost, spread = float(paid.mean()), float(paid.std(ddof=1)) if len(paid) > 1 else 0.0
+            error = spread / (cost * math.sqrt(len(paid)))
+            drawn["costs"].append(cost * np.exp(error * random.normal(size=draws)))
+            words["costs"].append(f"{cost:.4g}")
     if law != "beta" and family.key != "symmetric":
         del drawn["sd"]
     return {name: np.column_stack(columns) for name, columns in drawn.items() if columns}, words, law
@@ -186,12 +171,3 @@ def drawn_by_student(
         good = (drawn > low) & (drawn < high)
         means, sds = np.append(means, drawn[good]), np.append(sds, some[good])
     return means[:draws], np.maximum(sds[:draws], least)
-
-
-def drawn_costs(arm: str, paid: Numbers, draws: int, random: np.random.Generator) -> Numbers:
-    """Draws of the mean cost, given costs."""
-    mean = float(paid.mean()) if len(paid) else 0.0
-    if not mean > 0:
-        raise InvalidInput(f"the pilot has no positive cost for arm {shown(arm)}: give costs= (--costs).")
-    error = float(paid.std(ddof=1)) / (mean * math.sqrt(len(paid))) if len(paid) > 1 else 0.0
-    return mean * np.exp(error * random.normal(size=draws))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 from cabai.core.goal import BEST, CHEAPEST
@@ -93,7 +93,7 @@ def policy(
     """
     if choose is None:
         return partial(policy, stop=stop, cost_blind=cost_blind, arm_memory=arm_memory, run_memory=run_memory)
-    check_kind(choose, Callable, "a policy is made of a function that chooses the next arm")
+    check_kind(choose, FunctionType, "a policy is made of a function that chooses the next arm")
     members = {
         "name": choose.__name__.replace("_", "-"),
         "__doc__": choose.__doc__,

@@ -81,6 +81,5 @@ class Policy(Named):
 
 
 def one_of(allowed: Mapping[Any, Any], given: Any, name: str) -> None:
-    """Refuse a parameter that is not one of these words."""
     if given not in allowed:
         raise InvalidInput(f"{name} must be one of {', '.join(map(str, allowed))}, got {given!r}.")

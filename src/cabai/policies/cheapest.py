@@ -34,7 +34,10 @@ def stop(arms, run, rules):
                 exclude(arms, run, rules, b, a)
     c = find_candidate(arms)
     if c < 0:  # all are excluded, one of them wrongly: if only the most expensive is good, it may have been that one
-        run.leader = find_most_expensive(arms)
+        run.leader = 0
+        for a in range(len(arms)):
+            if is_cheaper(arms, run.leader, a):
+                run.leader = a
         return True
     every = c == last or c != run.candidate
     run.candidate = c
@@ -76,14 +79,6 @@ def find_candidate(arms):
     return c
 
 
-def find_most_expensive(arms):
-    found = 0
-    for a in range(len(arms)):
-        if is_cheaper(arms, found, a):
-            found = a
-    return found
-
-
 def choose(arms, run, rules):
     a = find_neglected(arms)
     if arms[a].costs * arms[a].pulls < run.counted / EXPLORED:
@@ -111,15 +106,11 @@ def find_neglected(arms):
 
 
 def likely_answer(arms, run, rules):
-    """The likely answer: the cheapest arm, not excluded, that is worse than the best by at most the midpoint between
-    epsilon and the margin."""
+    """The cheapest arm, not excluded, at most the midpoint of epsilon and the margin worse than the best."""
     answer = run.leader
     for a in range(len(arms)):
-        if (
-            not arms[a].excluded
-            and arms[a].mean >= arms[run.leader].mean - rules.middle
-            and is_cheaper(arms, a, answer)
-        ):
+        is_likely = not arms[a].excluded and arms[a].mean >= arms[run.leader].mean - rules.middle
+        if is_likely and is_cheaper(arms, a, answer):
             answer = a
     return answer
 
@@ -127,12 +118,8 @@ def likely_answer(arms, run, rules):
 def weakest_pair(arms, run, rules, answer):
     """Among the pairs still to be shown for this answer, the one with the least evidence: (b, a, epsilon), where b must
     be shown to be at most epsilon worse than a, or better by more than -epsilon."""
-    b, a, epsilon, least = (
-        answer,
-        run.leader if run.leader != answer else (answer + 1) % len(arms),
-        rules.epsilon,
-        np.inf,
-    )
+    b, a = answer, run.leader if run.leader != answer else (answer + 1) % len(arms)
+    epsilon, least = rules.epsilon, np.inf
     for i in range(len(arms)):
         if i != answer and (arms[i].cleared_for != answer or run.candidate != answer):
             part_b, part_a = parts_shown(rules, arms[answer], arms[i], rules.epsilon)
@@ -166,11 +153,8 @@ def least_pulled(arms, run, rules):
     candidate is not yet shown to be close enough to, and every cheaper arm that is not excluded."""
     found, c = run.leader, find_candidate(arms)
     for a in range(len(arms)):
-        is_open = (
-            a == c
-            or (arms[a].cleared_for != c if c >= 0 else False)
-            or (not arms[a].excluded and is_cheaper(arms, a, c))
-        )
+        is_good_or_open = a == c or (c >= 0 and arms[a].cleared_for != c)
+        is_open = is_good_or_open or (not arms[a].excluded and is_cheaper(arms, a, c))
         if is_open and arms[a].pulls < arms[found].pulls:
             found = a
     return found

@@ -9,8 +9,7 @@ import numpy as np
 
 from cabai.core.shares import ARM_MEMORY, ARM_SCRATCH, RUN_MEMORY, allocate
 from cabai.core.state import Fields
-from cabai.policies.cumulative import TRACKED, track_sums
-from cabai.policies.tracking import Tracking
+from cabai.policies.tracking import TRACKED, Tracking, track_sums
 from cabai.support.specialise import required_slot
 
 

@@ -13,8 +13,8 @@ from cabai.core.state import Fields
 from cabai.families.base import lower_end, upper_end
 from cabai.families.slots import divergence, variance_slope
 from cabai.policies.base import Policy
-from cabai.policies.cumulative import TRACKED, furthest_behind
 from cabai.policies.pairs import closest, of_weights
+from cabai.policies.tracking import TRACKED, furthest_behind
 
 
 def choose(arms, run, rules):

@@ -11,7 +11,7 @@ import numpy as np
 from cabai.core.shares import halves
 from cabai.core.state import Fields
 from cabai.policies.base import Policy
-from cabai.policies.cumulative import TRACKED
+from cabai.policies.tracking import TRACKED
 
 
 def choose(arms, run, rules):

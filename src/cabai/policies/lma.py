@@ -9,8 +9,8 @@ from typing import ClassVar
 from cabai.core.shares import halves
 from cabai.core.state import Fields
 from cabai.policies.base import Policy
-from cabai.policies.cumulative import TRACKED, furthest_behind
 from cabai.policies.pairs import closest, of_weights
+from cabai.policies.tracking import TRACKED, furthest_behind
 
 
 def choose(arms, run, rules):

@@ -1,7 +1,5 @@
 """Parts of the top-two rules of the literature: who challenges the leader, and the coin between the two."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Racing: Chernoff-Overlap with every cost taken as 1, so pulls are divided equally among the arms in play."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cabai.policies.co import CO

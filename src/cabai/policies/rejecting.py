@@ -1,7 +1,5 @@
 """What policies that spend a budget share: they drop arms on the way, and promise nothing but to spend it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Successive Rejects (Audibert, Bubeck, Munos 2010), its phases measured in money."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cabai.policies.co import choose

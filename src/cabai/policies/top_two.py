@@ -40,14 +40,11 @@ def find_highest(arms, run, rules):
     """
     level = math.log(run.t)
     above, highest, least = 0, 0, np.inf
+    note_pulls(arms, run, rules, max(run.last, 0))  # mostly the only one
     for a in range(len(arms)):
         arm = arms[a]
-        if arm.seen != arm.pulls:  # pulled since the last choice
-            arm.seen = arm.pulls
-            arm.to_mark = distance(arm, run.mark, rules)
-            arm.known = UNKNOWN
-            if a == run.known_for:
-                run.known_for = -1
+        if arm.seen != arm.pulls:
+            note_pulls(arms, run, rules, a)
         if arm.to_mark < level:
             above += 1
         if arm.to_mark < least:
@@ -57,18 +54,37 @@ def find_highest(arms, run, rules):
     end = upper_end(rules, arms[highest].mean, level / arms[highest].pulls)
     if above == 0:
         move_mark(arms, run, rules, end - (end - arms[highest].mean) / 16.0)
-    for a in range(len(arms)):
+    a = next_above(arms, level, 0)
+    while a < len(arms):
         arm = arms[a]
-        if arm.to_mark < level:
-            if arm.mean == arms[highest].mean and (arm.pulls == arms[highest].pulls or arm.mean == end):
-                higher = a < highest  # the same end (a mean at the edge is its own end), or the same arm
-            else:
-                higher = distance(arm, end, rules) < level
-            if higher:
-                highest, end = a, upper_end(rules, arm.mean, level / arm.pulls)
+        if arm.mean == arms[highest].mean and (arm.pulls == arms[highest].pulls or arm.mean == end):
+            higher = a < highest  # the same end (a mean at the edge is its own end), or the same arm
+        else:
+            higher = distance(arm, end, rules) < level
+        if higher:
+            highest, end = a, upper_end(rules, arm.mean, level / arm.pulls)
+        a = next_above(arms, level, a + 1)
     if above * above > len(arms):
         move_mark(arms, run, rules, 0.5 * (end + max(run.mark, arms[highest].mean)))
     return highest
+
+
+def note_pulls(arms, run, rules, a):
+    """Compute again what depends on the arm's pulls, if there are new ones."""
+    arm = arms[a]
+    if arm.seen != arm.pulls:
+        arm.seen = arm.pulls
+        arm.to_mark = distance(arm, run.mark, rules)
+        arm.known = UNKNOWN
+        if a == run.known_for:
+            run.known_for = -1
+
+
+def next_above(arms, level, a):
+    """The first arm from a on whose upper end is above the mark."""
+    while a < len(arms) and not arms[a].to_mark < level:
+        a += 1
+    return a
 
 
 def distance(arm, q, rules):
@@ -99,16 +115,32 @@ def find_challenger(arms, run, rules, l):  # noqa: E741
             arms[a].known = UNKNOWN
     challenger = run.rival if run.rival >= 0 and run.rival != l else (l + 1) % len(arms)  # a first guess
     least = exact_evidence(rules, leader, arms[challenger]) - arms[challenger].price
-    for a in range(len(arms)):
+    if run.last >= 0 and run.last != l:
+        bound_evidence(rules, leader, arms[run.last])  # mostly the only one
+    a = next_candidate(arms, rules, l, least, 0)
+    while a < len(arms):
+        margin = exact_evidence(rules, leader, arms[a]) - arms[a].price
+        if margin < least or (margin == least and a < challenger):
+            challenger, least = a, margin
+        a = next_candidate(arms, rules, l, least, a + 1)
+    return challenger
+
+
+def next_candidate(arms, rules, l, least, a):  # noqa: E741
+    """The first arm from a on whose margin may not be above `least`."""
+    while a < len(arms):
         arm = arms[a]
         if a != l:
-            if arm.known == UNKNOWN:
-                arm.known = -evidence_at_least(rules, leader, arm)
+            bound_evidence(rules, arms[l], arm)
             if abs(arm.known) - arm.price <= least:
-                margin = exact_evidence(rules, leader, arm) - arm.price
-                if margin < least or (margin == least and a < challenger):
-                    challenger, least = a, margin
-    return challenger
+                break
+        a += 1
+    return a
+
+
+def bound_evidence(rules, leader, arm):
+    if arm.known == UNKNOWN:
+        arm.known = -evidence_at_least(rules, leader, arm)
 
 
 def exact_evidence(rules, leader, arm):

@@ -1,37 +1,7 @@
 """Cost-aware top-two with an epsilon: an arm within epsilon of the best is good enough."""
 
-from __future__ import annotations
-
-import math
-
-import numpy as np
-
-from cabai.core.within import evidence_within, parts_within
-from cabai.families.base import upper_end
-
-
-def find_highest(arms, run, rules):
-    """The arm with the best mean, unless another arm's upper end is higher by more than epsilon."""
-    level = math.log(run.t)
-    highest, end = -1, -np.inf
-    for a in range(len(arms)):
-        own = upper_end(rules, arms[a].mean, level / arms[a].pulls)
-        if a != run.leader:
-            own -= rules.epsilon
-        if own > end:
-            highest, end = a, own
-    return highest
-
-
-def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm with the least evidence that the leader l is at most epsilon worse than it."""
-    challenger, least = -1, np.inf
-    for a in range(len(arms)):
-        if a != l:
-            margin = evidence_within(rules, arms[l], arms[a]) - arms[a].price
-            if challenger < 0 or margin < least:
-                challenger, least = a, margin
-    return challenger
+from cabai.core.choosing import find_challenger, find_highest
+from cabai.core.within import parts_within
 
 
 def coin(rules, leader, challenger):

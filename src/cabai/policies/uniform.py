@@ -1,7 +1,5 @@
 """Uniform sampling: a baseline."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cabai.policies.base import Policy

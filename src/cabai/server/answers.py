@@ -10,8 +10,8 @@ from pydantic import create_model
 
 from cabai.server.problems import SCHEMA
 from cabai.study import Pull, Status
+from cabai.study.show.status import LISTED
 from cabai.study.state.accounts import Point
-from cabai.study.wire import HANDED, LISTED
 
 
 def shape(name: str, about: str | None = None, /, **fields: Any) -> Any:
@@ -22,16 +22,14 @@ def shape(name: str, about: str | None = None, /, **fields: Any) -> Any:
 
 
 def some(kind: type, names: Iterable[str]) -> dict[str, Any]:
-    """Some fields of a class."""
     hints = get_type_hints(kind)
     return {name: hints[name] for name in names}
 
 
 Listed = shape("Listed", **some(Status, LISTED), sentence=str)
-Handed = shape("Handed", **some(Pull, HANDED))
-UnderWay = shape(
-    "UnderWay", **some(Pull, [name for name in HANDED if name != "metadata"]), asked=float, worker=str | None
-)
+Handed = shape("Handed", **get_type_hints(Pull))
+UNDER_WAY = ("id", "arm", "item", "number", "expires", "offers")
+UnderWay = shape("UnderWay", **some(Pull, UNDER_WAY), asked=float, worker=str | None)
 Past = shape("Past", **some(Point, Point._fields))
 Overview = shape("Overview", studies=[Listed], damaged=list[str])
 Created = shape("Created", name=str, arms=list[str])
@@ -74,5 +72,4 @@ PROBLEM: dict[int | str, dict[str, Any]] = {
 
 
 def text(kind: str, description: str) -> dict[int | str, dict[str, Any]]:
-    """A response that is not only JSON."""
     return {200: {"description": description, "content": {kind: {"schema": {"type": "string"}}}}}

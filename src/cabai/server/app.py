@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
@@ -17,30 +18,18 @@ from starlette.routing import Match, Route
 
 from cabai import views
 from cabai.errors import StudyStopped
-from cabai.server import answers, page, problems
+from cabai.server import answers, page, problems, requests
 from cabai.server.access import Access
 from cabai.server.events import EventStream, Streams
 from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
-from cabai.server.requests import (
-    MOST_ARMS,
-    Accept,
-    AddArm,
-    Amend,
-    Ask,
-    Create,
-    Drop,
-    Lapse,
-    Lease,
-    Nothing,
-    Tell,
-    TellCounts,
-    TellMany,
-)
 from cabai.server.studies import OpenStudies
-from cabai.study import Pull, Status, service
-from cabai.study.service import StoredStudy, in_short, spooled
-from cabai.study.wire import ERRORS, LISTED, pull_to
+from cabai.study import Pull, Status, catalogue
+from cabai.study.catalogue import read
+from cabai.study.http import ERRORS
+from cabai.study.show.exporting import spooled
+from cabai.study.show.status import LISTED
+from cabai.study.stored import StoredStudy
 from cabai.support.validation import InvalidInput
 from cabai.support.version import __version__
 
@@ -82,15 +71,15 @@ Rows = list[tuple[str, Any, Callable[..., Any], str]]
 READS: Rows = [
     ("", Status, lambda study: study.status().to_dict(),
      "Every arm, the progress, the bill, what is still to come, and the decision."),
-    ("/decision", answers.InShort, in_short,
+    ("/decision", answers.InShort, lambda study: read(study, "short"),
      "Whether the study has stopped, and with which decision: a short status, without delay."),
     ("/settings", answers.About, lambda study: settings_of(study),
      "The study's settings, as created and amended since."),
-    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": service.read(study, "pulls")},
+    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": read(study, "pulls")},
      "The pulls that are under way, and who has them."),
     ("/history", answers.History, lambda study: {"history": [each._asdict() for each in study.history()]},
      "How evidence and the bill grew: a few hundred points at most."),
-    ("/failures", answers.Failures, lambda study: service.read(study, "failures"),
+    ("/failures", answers.Failures, lambda study: read(study, "failures"),
      "Why pulls have failed, the most frequent reasons first."),
     ("/amendments", answers.Amendments, lambda study: {"amendments": study.amendments()},
      "The amendments: what, when and by whom."),
@@ -98,25 +87,26 @@ READS: Rows = [
     ("/scores", answers.Scores, lambda study: {"scores": scores_of(study)}, "All known scores of a study with items."),
 ]  # fmt: skip
 CHANGES: Rows = [  # answered with the short status
-    ("/tell", Tell, lambda study, asked: study.tell(**asked.model_dump()),
+    ("/tell", requests.Tell, lambda study, asked: study.tell(**asked.model_dump()),
      "What a pull returned and cost: stored on disk before the response. Repeating it changes nothing."),
-    ("/tell-many", TellMany, lambda study, asked: study.tell_many(each.model_dump() for each in asked.results),
+    ("/tell-many", requests.TellMany, lambda study, asked: study.tell_many(each.model_dump() for each in asked.results),
      "Tell several pulls: all of them, or none if one is refused."),
-    ("/renew", Lease, lambda study, asked: study.renew(held(asked), worker=asked.worker),
+    ("/renew", requests.Lease, lambda study, asked: study.renew(held(asked), worker=asked.worker),
      "Renew the lease of a pull that is still being tried."),
-    ("/release", Lease, lambda study, asked: study.release(held(asked), worker=asked.worker),
+    ("/release", requests.Lease, lambda study, asked: study.release(held(asked), worker=asked.worker),
      "Release a pull that was not tried: it is offered next."),
-    ("/lapse", Lapse, lambda study, asked: service.lapse(study, set(asked.workers)),
+    ("/lapse", requests.Lapse, lambda study, asked: catalogue.lapse(study, set(asked.workers)),
      "Offer the pulls of lost workers again now."),
-    ("/stop", Nothing, lambda study, _: study.stop(), "End the study by hand: for good, and without a decision."),
-    ("/accept", Accept, lambda study, asked: study.accept(**asked.model_dump()),
+    ("/stop", requests.Nothing, lambda study, _: study.stop(),
+     "End the study by hand: for good, and without a decision."),
+    ("/accept", requests.Accept, lambda study, asked: study.accept(**asked.model_dump()),
      "Take as the decision what is proven: by how much the leader can be worse than the best."),
-    ("/amend", Amend, lambda study, asked: study.amend(**asked.model_dump()),
+    ("/amend", requests.Amend, lambda study, asked: study.amend(**asked.model_dump()),
      "Change the budget, epsilon, the lease or arms' metadata, for everybody. A study that stopped at its budget "
      "continues if the new one allows it."),
-    ("/drop", Drop, lambda study, asked: study.drop(**asked.model_dump()),
+    ("/drop", requests.Drop, lambda study, asked: study.drop(**asked.model_dump()),
      "Drop an arm by hand: it is not pulled any more, and cannot be the decision."),
-    ("/add-arm", AddArm, lambda study, asked: add_arm(study, asked),
+    ("/add-arm", requests.AddArm, lambda study, asked: add_arm(study, asked),
      "Add an arm to a study that was created with a reserve."),
 ]  # fmt: skip
 OF_STUDY = "/api/studies/{name}"
@@ -131,7 +121,7 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
     def changing(work: Callable[[StoredStudy, Any], object]) -> Callable[..., Response]:
         def both(study: StoredStudy, asked: Any) -> dict[str, Any]:
             work(study, asked)
-            return in_short(study)
+            return read(study, "short")  # type: ignore[no-any-return]
 
         return lambda name, asked: Json(studies.do(name, lambda study: both(study, asked)))
 
@@ -174,7 +164,7 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
         return Json({"studies": rows, "damaged": damaged})
 
     @app.post("/api/studies", status_code=201, response_model=answers.Created)
-    def create_study(asked: Create, key: Key = None) -> Response:
+    def create_study(asked: requests.Create, key: Key = None) -> Response:
         """Create a study. Repeated with the same Idempotency-Key, the request has the same answer."""
         study = asked.study(studies.url, key)
         return Json({"name": study.name, "arms": list(study.arms)}, 201)
@@ -189,19 +179,19 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
         return studies.do(name, answer)
 
     @app.post(f"{OF_STUDY}/ask", response_model=answers.Pulls)
-    def ask(name: str, asked: Ask, key: Key = None) -> Response:
+    def ask(name: str, asked: requests.Ask, key: Key = None) -> Response:
         """What to pull next. Repeated with the same Idempotency-Key by the same worker, the request has the same answer
         as long as its pulls are under way. 410 once the study is decided; 409 while there is nothing to pull, or if it
         has stopped without a decision."""
 
         def work(study: StoredStudy) -> dict[str, Any]:
-            pulls = [pull_to(pull) for pull in handed_out(study, asked, key)]
-            return {"pulls": pulls, "amended": in_short(study)["amended"]}
+            pulls = [asdict(pull) for pull in catalogue.ask(study, key, **asked.model_dump())]
+            return {"pulls": pulls, "amended": read(study, "short")["amended"]}
 
         return unless_stopped(name, work)
 
     @app.post(f"{OF_STUDY}/tell-counts", response_model=answers.Told)
-    def tell_counts(name: str, told: TellCounts, key: Key = None) -> Response:
+    def tell_counts(name: str, told: requests.TellCounts, key: Key = None) -> Response:
         """The sums of many pulls per arm. A period with a name counts once; so does one without, by its
         Idempotency-Key."""
 
@@ -210,7 +200,7 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
             if given["period"] is None and key is not None:
                 given["period"] = f"request {hashlib.sha256(key.encode()).hexdigest()}"
             shares = study.tell_counts(**given)
-            return {**in_short(study), "shares": shares}
+            return {**read(study, "short"), "shares": shares}
 
         return Json(studies.do(name, work))
 
@@ -240,12 +230,12 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
         return await stream(name, streams.of)
 
     async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
-        await anyio.to_thread.run_sync(studies.do, name, in_short)  # does it exist?
+        await anyio.to_thread.run_sync(studies.do, name, lambda study: read(study, "short"))  # does it exist?
         return EventStream(streams, of(name))
 
 
 def settings_of(study: StoredStudy) -> dict[str, Any]:
-    known, amended = service.read(study, "settings")
+    known, amended = read(study, "settings")
     return {"name": study.name, "settings": json.loads(known.to_json()), "amended": amended}
 
 
@@ -254,19 +244,13 @@ def scores_of(study: StoredStudy) -> list[dict[str, Any]]:
     return [{"arm": arm, "item": item, "score": score} for arm, of in found for item, score in of.items()]
 
 
-def add_arm(study: StoredStudy, asked: AddArm) -> None:
-    if len(study.arms) >= MOST_ARMS:
-        raise InvalidInput(f"over HTTP, a study can have at most {MOST_ARMS} arms.")
+def add_arm(study: StoredStudy, asked: requests.AddArm) -> None:
+    if len(study.arms) >= requests.MOST_ARMS:
+        raise InvalidInput(f"over HTTP, a study can have at most {requests.MOST_ARMS} arms.")
     study.add_arm(**asked.model_dump())
 
 
-def handed_out(study: StoredStudy, asked: Ask, key: str | None) -> list[Pull]:
-    if asked.beyond or asked.batch:
-        return service.ask(study, asked.n, asked.worker, key, asked.beyond, batch=asked.batch)
-    return study.ask(asked.n, worker=asked.worker, request=key)
-
-
-def held(asked: Lease) -> Pull | str:
+def held(asked: requests.Lease) -> Pull | str:
     """A pull, as its worker knows it."""
     return asked.pull if asked.offers is None else Pull(asked.pull, "", 0, 0.0, asked.offers)
 

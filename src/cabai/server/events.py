@@ -15,7 +15,7 @@ from cabai.errors import StorageError, StudyNotFound
 from cabai.server.page import Pages, changes, event
 from cabai.server.problems import SOON, problem
 from cabai.server.studies import OpenStudies
-from cabai.study.service import revision
+from cabai.study.catalogue import revision
 from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput
 
@@ -38,8 +38,6 @@ class Streams:
         return anyio.CapacityLimiter(AT_A_TIME)
 
     def of(self, name: str) -> AsyncIterator[str]:
-        """The status, whenever it has changed."""
-
         def look(known: dict[str, Any]) -> str:
             found = self.studies.do(name, revision)
             if known.get("revision") == found:
@@ -50,12 +48,10 @@ class Streams:
         return self._stream(look)
 
     def of_page(self, name: str) -> AsyncIterator[str]:
-        """The parts of the page that have changed."""
         return self._stream(lambda known: changes(known, *self.pages.parts(name, time.monotonic())))
 
     async def _stream(self, look: Callable[[dict[str, Any]], str]) -> AsyncIterator[str]:
-        """What is new at every check, until the server ends; with a sign of life now and then in any case. What the
-        viewer knows already is kept for `look`."""
+        """What is new at every check, until the server ends. `look` keeps there what the viewer knows already."""
         known: dict[str, Any] = {}
         yield "retry: 2000\n\n"
         sent = due = time.monotonic()

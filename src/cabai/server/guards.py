@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cabai.server.access import WORK, Access, Rates
 from cabai.server.problems import message, problem
-from cabai.study.wire import LARGEST
+from cabai.study.http import LARGEST
 
 PATIENCE = 16 * LARGEST  # bytes of a request that is too large that are read, but not kept, before the response
 SLOWEST = 30.0  # seconds until a request is complete
@@ -142,13 +142,11 @@ class Guards:
 
 
 def address_in(scope: Scope) -> str:
-    """The address that a request comes from."""
     client = scope.get("client")
     return client[0] if client else ""
 
 
 def entry_token(scope: Scope) -> str | None:
-    """The token in the address of a page, if there is one."""
     return parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0] if is_page(scope) else None
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from cabai import views
 from cabai.server.studies import OpenStudies
-from cabai.study import service
-from cabai.study.service import StoredStudy
+from cabai.study import catalogue
+from cabai.study.stored import StoredStudy
 from cabai.views import StudyView
 
 TYPES = {
@@ -31,14 +31,14 @@ class Pages:
         self._guard = threading.Lock()
 
     def whole(self, name: str) -> str:
-        return self.studies.do(name, lambda study: views.page(service.read(study, "seen")))
+        return self.studies.do(name, lambda study: views.page(catalogue.read(study, "seen")))
 
     def parts(self, name: str, moment: float) -> tuple[dict[str, str], str]:
         """The parts as they are now, and what is new in words; of `moment` the time on any clock."""
         return self.studies.do(name, lambda study: self._parts(study, moment))
 
     def _parts(self, study: StoredStudy, moment: float) -> tuple[dict[str, str], str]:
-        key = service.revision(study), moment // AGE
+        key = catalogue.revision(study), moment // AGE
         with self._guard:
             made, maker = self._made.get(study.name), self._makers.setdefault(study.name, threading.Lock())
         if (made is None or made[0] != key) and maker.acquire(blocking=made is None):
@@ -52,7 +52,7 @@ class Pages:
         return made[1], made[2]
 
     def _make(self, study: StoredStudy, key: Any) -> tuple[Any, dict[str, str], str]:
-        view = service.read(study, "seen")
+        view = catalogue.read(study, "seen")
         made = key, views.fragments(view), news(view)
         with self._guard:
             if len(self._made) >= MOST_PAGES:

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from cabai import views
 from cabai.study import Study
-from cabai.study.wire import ERRORS, PREFIX
+from cabai.study.http import ERRORS, PREFIX
 
 # What can go wrong, by the last word of its `type`: the status, and a title.
 PROBLEMS = {
@@ -78,7 +78,6 @@ def message(
 
 
 def problem_of(error: Exception, detail: str) -> Response:
-    """An error of a study."""
     kind = next(kind for kind, each in ERRORS.items() if isinstance(error, each))
     return problem(kind, detail, SOON if kind in ("no-pull", "storage-failed") else None)
 

@@ -21,8 +21,8 @@ from cabai.datasets.dataset import EACH, WHOLE, Dataset
 from cabai.settings import Setting, settings_for
 from cabai.study import Study
 from cabai.study.create import described, open_study
+from cabai.study.http import LARGEST
 from cabai.study.settings import LONGEST_NAME
-from cabai.study.wire import LARGEST
 from cabai.support.validation import InvalidInput, check_names, shown
 
 Number = Annotated[float, Strict()]
@@ -78,10 +78,10 @@ KINDS: dict[str, Any] = {
 }
 
 
-def fields_of(place: str) -> Any:
+def fields_of(place: str, about: str | None = None) -> Any:
     """A request with the settings that a place takes."""
     fields: dict[str, Any] = {name: field_of(row, place) for name, row in settings_for(place).items()}
-    return create_model("Fields", __base__=Body, **fields)
+    return create_model(place.title().replace("_", ""), __base__=Body, __doc__=about, **fields)
 
 
 class Create(fields_of("http")):  # type: ignore[misc]
@@ -110,7 +110,7 @@ class Create(fields_of("http")):  # type: ignore[misc]
             if len(self.digest) > WHOLE + EACH * len(ids or ()):
                 raise InvalidInput(f"digest must be the fingerprint of these {count} items, got {shown(self.digest)}.")
             given["items"] = Dataset(range(count), ids, self.digest)
-        return open_study(self.name, *described(**given), storage, load_if_exists=self.load_if_exists, request=request)
+        return open_study(self.name, described(**given), storage, load_if_exists=self.load_if_exists, request=request)
 
 
 def is_plain(text: str) -> bool:
@@ -163,20 +163,9 @@ class Lapse(Body):
     workers: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
 
 
-class Amend(fields_of("amend")):  # type: ignore[misc]
-    """What `study.amend` takes."""
-
-
-class Accept(fields_of("accept")):  # type: ignore[misc]
-    """What `study.accept` takes."""
-
-
-class Drop(fields_of("drop")):  # type: ignore[misc]
-    """What `study.drop` takes."""
-
-
-class AddArm(fields_of("add_arm")):  # type: ignore[misc]
-    """What `study.add_arm` takes."""
+Amend, Accept, Drop, AddArm = (
+    fields_of(name, f"What `study.{name}` takes.") for name in ("amend", "accept", "drop", "add_arm")
+)
 
 
 class Nothing(Body):

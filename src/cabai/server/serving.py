@@ -1,4 +1,4 @@
-"""Running the service: where it listens, to whom, and until when."""
+"""Running the service: where it listens, to whom, and until when; and the page of one study, while it runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
 
-from cabai.server.access import WORK, Access, tokens_in
-from cabai.server.app import make_app
+from cabai.server.access import READ, WORK, Access, tokens_in
+from cabai.server.app import app_over, make_app
 from cabai.server.connections import TimedConnection
+from cabai.server.studies import OpenStudies
+from cabai.study import Study
 from cabai.study.create import is_served
 from cabai.study.log.storage import open_storage
 from cabai.support.validation import InvalidInput
@@ -133,3 +140,44 @@ def bind(host: str, port: int) -> socket.socket:
             bound.close()
         reason = error.strerror or error
         raise InvalidInput(f"cannot listen on {host}, port {port}: {reason}. --port 0 picks a free one.") from None
+
+
+@contextmanager
+def live_page(study: Study) -> Iterator[str]:
+    """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token.
+
+    A study on a server has its page there.
+    """
+    path = f"/studies/{quote(study.name, safe='')}"
+    if is_served(study.storage):
+        yield f"{study.storage}{path}"
+        return
+    access = Access.new()
+    app = app_over(OpenStudies(study.storage, only=study), access)
+    app.state.streams.last_words = "The run is over: this is the study at its end."
+    server, bound = StreamingServer(configured(app)), bind("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=([bound],), name="cabai page", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}{path}?token={access.tokens[READ]}"
+    finally:
+        server.end()  # after a last update, so that viewers see how it ended
+        thread.join(10)
+        bound.close()
+
+
+@contextmanager
+def watched(study: Study) -> Iterator[None]:
+    """Print the address of a study's page, and open it if there is a screen."""
+    with live_page(study) as address:
+        print(f"page: {address}", file=sys.stderr, flush=True)
+        if has_screen():
+            webbrowser.open(address)
+        yield
+
+
+def has_screen() -> bool:
+    """Whether somebody uses this machine's screen and sees what opens."""
+    if not sys.stderr.isatty():
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

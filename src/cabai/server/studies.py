@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from cabai.errors import StorageError, StudyNotFound
-from cabai.study import Status, load_study, service
+from cabai.study import Status, catalogue, load_study
 
 T = TypeVar("T")
 REASON = re.compile(r"failed: .* (Everything acknowledged before)", re.S)
@@ -65,20 +65,20 @@ class OpenStudies:
         """The status of every study, and what is wrong with those that cannot be read."""
         if self.only is not None:
             return [self.only.status()], []
-        found, damaged = service.overview(self.url)
-        return found, [self.without_place(text, address) for text in damaged]
+        found, damaged = catalogue.every("status", self.url)
+        return [status for _, status in found.values()], [self.without_place(text, address) for text in damaged]
 
     def listed(self, address: str) -> tuple[list[Any], list[str]]:
         """The same as the page lists them, which many viewers load often."""
         if self.only is not None:
             return self.overview(address)
-        self._listed, damaged = service.listed(self.url, self._listed)
+        self._listed, damaged = catalogue.every("listed", self.url, self._listed)
         return [each for _, each in self._listed.values()], [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
         """An error message that names the server instead of the storage behind it."""
         try:
-            places = service.places(self.url, self.only)
+            places = catalogue.places(self.url, self.only)
         except StorageError:  # the failure that the message is about
             return (
                 f"the storage behind {address} failed. Everything acknowledged before is stored; this call was not "

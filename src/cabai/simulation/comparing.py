@@ -79,23 +79,21 @@ def compare(
     if goal == CHEAPEST and policies is POLICIES:
         policies = FOR_CHEAPEST
     looked_for: dict[str, Any] = {"goal": goal, "slack": slack, "running_costs": running_costs}
-    found: list[Any] = []
+    parts: dict[str, Comparison[Any]] = {}
     with opened(engine, workers=workers, address=address) as place:
-        for each in several.values():
+        for name, each in several.items():
+            runs: list[Any] = []
             for policy in policies:
-                base = len(found) * trajectories
+                base = (len(parts) * len(policies) + len(runs)) * trajectories
                 watch = None if progress is None else (lambda n, base=base: progress(base + n))
-                found.append(
+                runs.append(
                     simulate(
                         each, policy, delta=delta, threshold=threshold, epsilon=epsilon, trajectories=trajectories,
                         seed=seed, engine=place, keep=keep, max_pulls=max_pulls, max_cost=max_cost, budget=budget,
                         shuffle=shuffle, grid=grid, progress=watch, **looked_for,
                     )
                 )  # fmt: skip
-    parts = {
-        name: Comparison(each, found[i * len(policies) : (i + 1) * len(policies)])
-        for i, (name, each) in enumerate(several.items())
-    }
+            parts[name] = Comparison(each, runs)
     return parts[""] if isinstance(instance, Instance) else Comparisons(parts)
 
 

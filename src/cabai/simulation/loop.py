@@ -47,7 +47,6 @@ class Chunk(NamedTuple):
 
 @cache
 def signature(layout: Layout, truth: np.dtype[np.void]) -> Any:
-    """The types of `run_chunk`'s arguments for a layout of records, and a kind of truth."""
     arms, run, rules = types_of(*layout.shared)
     runs, counts = types.Array(run, 1, "C"), types.int64[:, :, ::1]
     chunk = (

@@ -9,12 +9,10 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import Engine
 from cabai.simulation.engines.threads import Threads
-from cabai.simulation.sums import Sums
 from cabai.simulation.work import Part, Work
 from cabai.support.interruptible import next_item
 
@@ -23,29 +21,21 @@ RETRIES = 3  # of a chunk whose process has died
 GROWTH = 16  # how many times larger a task is than those measured, at most: a few short trajectories may mislead
 
 
-def rows_of(work: Work, trajectories: int, engine: Engine, progress: Progress | None) -> list[NDArray[Any]]:
-    """The results, pulls and paths of all trajectories, in order."""
-    gathered: list[NDArray[Any]] = []
+def gathered(work: Work, trajectories: int, engine: Engine, progress: Progress | None = None) -> list[Any]:
+    """The results, pulls and paths of all trajectories, in order; or what is kept instead of rows, for each level."""
+    found: list[Any] = []
 
     def take(part: Part) -> None:
-        if not gathered:
-            gathered.extend(np.empty((trajectories, *rows.shape[1:]), rows.dtype) for rows in part.rows)
-        for target, rows in zip(gathered, part.rows, strict=True):
+        if not work.keeps_rows:
+            found[:] = [a + b for a, b in zip(found, part.sums, strict=True)] if found else part.sums
+            return
+        if not found:
+            found.extend(np.empty((trajectories, *rows.shape[1:]), rows.dtype) for rows in part.rows)
+        for target, rows in zip(found, part.rows, strict=True):
             target[part.first : part.first + part.done] = rows
 
     run_all(work, trajectories, engine, take, progress)
-    return gathered
-
-
-def sums_of(work: Work, trajectories: int, engine: Engine, progress: Progress | None) -> list[Sums]:
-    """What is kept of all trajectories instead of rows, for each level."""
-    gathered: list[Sums] = []
-
-    def take(part: Part) -> None:
-        gathered[:] = [a + b for a, b in zip(gathered, part.sums, strict=True)] if gathered else part.sums
-
-    run_all(work, trajectories, engine, take, progress)
-    return gathered
+    return found
 
 
 class Chunks:
@@ -80,11 +70,7 @@ class Chunks:
 
 
 def run_all(
-    work: Work,
-    trajectories: int,
-    engine: Engine,
-    take: Callable[[Part], None],
-    progress: Progress | None,
+    work: Work, trajectories: int, engine: Engine, take: Callable[[Part], None], progress: Progress | None
 ) -> None:
     """Run chunks until all trajectories are done; none of it in this thread, which stays free to handle Ctrl-C."""
     chunks = Chunks(trajectories, engine.aim, engine.shortest, engine.most(work), engine.pilot)

@@ -84,26 +84,22 @@ class Summary:
         return asdict(self)
 
     def _shown(self) -> tuple[str, list[list[str]]]:
-        """A heading, and a table."""
+        low, high = self.error_interval
+        share = f"{self.errors / self.trajectories:.2%}, 95 % interval {low:.2%} to {high:.2%}"
+        rate = f"delta {self.delta:g}" if self.budget is None else share
         rows = [
             ["mean cost", f"{self.mean_cost:.6g} ± {self.se_cost:.2g} (standard error)"],
             ["lower bound", "-" if self.lower_bound is None else f"{self.lower_bound:.6g}"],
             ["ratio", "-" if self.ratio is None else f"{self.ratio:.4g}"],
             ["cost quantiles", ", ".join(f"{q}: {value:.4g}" for q, value in self.cost_quantiles.items())],
             ["mean pulls", ", ".join(f"{pulls:.4g}" for pulls in self.mean_pulls)],
-            ["errors", f"{self.errors} of {self.trajectories} ({self._rate})"],
+            ["errors", f"{self.errors} of {self.trajectories} ({rate})"],
             ["unfinished", f"{self.unfinished}{': ' + CUT if self.unfinished else ''}"],
         ]
         if self.budget is not None:
             rows = [row for row in rows if row[0] not in ("lower bound", "ratio")]
         threshold = "" if self.budget is not None else f", threshold {self.threshold}{in_brackets(self.standing)}"
         return f"{self.policy}{threshold}, {self.allowed}, {self.trajectories} trajectories", rows
-
-    @property
-    def _rate(self) -> str:
-        low, high = self.error_interval
-        rate = f"{self.errors / self.trajectories:.2%}, 95 % interval {low:.2%} to {high:.2%}"
-        return f"delta {self.delta:g}" if self.budget is None else rate
 
     def __repr__(self) -> str:
         heading, rows = self._shown()
@@ -361,7 +357,6 @@ class Comparison(Generic[Found]):
         return Comparisons({"": self}).plot()
 
     def _shown(self) -> tuple[str, list[list[str]], list[str]]:
-        """A heading, a table of the policies, and remarks."""
         header = ["policy", "mean cost", "±", "ratio", "median", "99 %", "mean pulls", "errors", "unfinished"]
         rows = [
             [

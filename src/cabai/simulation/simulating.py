@@ -18,7 +18,7 @@ from cabai.core.setup import Setup
 from cabai.instance import Instance
 from cabai.policies import Policy, policy_of
 from cabai.simulation.engines import EngineLike, opened
-from cabai.simulation.parallel import Progress, rows_of, sums_of
+from cabai.simulation.parallel import Progress, gathered
 from cabai.simulation.results import Runs, Totals
 from cabai.simulation.work import Work
 from cabai.support.interruptible import interruptible, plainly_interrupted
@@ -177,13 +177,12 @@ def simulate(
     with plainly_interrupted(), opened(engine, workers=workers, address=address) as place:
         interruptible(lambda: place.prepare(work))
         started = time.perf_counter()
-        gather: Any = rows_of if keep == "rows" else sums_of
-        gathered = gather(work, trajectories, place, progress)
+        found = gathered(work, trajectories, place, progress)
         about["seconds"] = time.perf_counter() - started
     if keep == "summary":
-        totals = {value: Totals(**about, delta=value, sums=sums) for value, sums in zip(order, gathered, strict=True)}
+        totals = {value: Totals(**about, delta=value, sums=sums) for value, sums in zip(order, found, strict=True)}
         return [totals[value] for value in deltas] if several else totals[deltas[0]]
-    results, pulls, path = gathered
+    results, pulls, path = found
     if orders is not None:
         unshuffle(orders, results["decision"], pulls, path)
     runs = {}

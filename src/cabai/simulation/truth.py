@@ -61,7 +61,6 @@ def negated_draw(arm):
 
 @cache
 def negated(draw: Any) -> Any:
-    """A function that draws rewards, made to negate them."""
     return copied(negated_draw, {"draw": draw})
 
 
@@ -134,6 +133,5 @@ def pulls_of_a_choice(run):
 
 
 def more_as_it_grows(run):
-    """One more for every EXACT pulls made: each step adds 0.1 % to the pulls. Most of the time is spent on choosing and
-    testing."""
+    """One more for every EXACT pulls made, 0.1 %: most of the time is spent on choosing and testing."""
     return 1 + run.t // EXACT

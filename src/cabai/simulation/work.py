@@ -97,7 +97,6 @@ class Work:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes that the results of one trajectory take."""
         return 8 * (len(self.levels) * (3 + len(self.instance)) + len(self.grid) * len(self.instance))
 
     def run(self, first: int, count: int, signals: NDArray[np.int64]) -> Part:
@@ -119,34 +118,19 @@ class Work:
         return Part(first, done, time.perf_counter() - started, (), sums)
 
     def sums(self, results: NDArray[Any], pulls: NDArray[Any], _: NDArray[Any]) -> list[Sums]:
-        """What is kept of rows, for each level."""
         right = right_arms(self.instance, self.setup.epsilon, self.setup.goal)
         return [Sums.of(results[:, j], pulls[:, j], right) for j in range(len(self.levels))]
 
-    def rows(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, tuple[NDArray[Any], ...]]:
-        """How many of these trajectories were run; their results, pulls and paths."""
-        from cabai.simulation.loop import RESULT
-
-        K, shape = len(self.instance), (count, len(self.levels))
-        results = (
-            np.empty(shape, RESULT),
-            np.empty((*shape, K), np.int64),
-            np.full((count, len(self.grid), K), -1, np.int64),
-        )
-        done = self.fill(first, results, signals)
-        return done, tuple(each[:done] for each in results)
-
     def inputs(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """What trajectories from `first` on start from, as words: their truths, or one for all; their numbers, or that
-        of the first."""
+        """What trajectories from `first` on start from, as words: truths, and numbers; or one truth and the first."""
         if self.numbers is None:
             return self.truths[:1].view(np.uint64), np.array([first], np.uint64)
         these = slice(first, first + count)
         return self.truths[these].view(np.uint64), self.numbers[these].astype(np.uint64)
 
-    def fill(self, first: int, results: Rows, signals: NDArray[np.int64]) -> int:
-        """Run trajectories from `first` on, one for each row of `results`; how many were run."""
-        from cabai.simulation.loop import NO_SUCH_ARM, Chunk, State
+    def rows(self, first: int, count: int, signals: NDArray[np.int64]) -> tuple[int, tuple[NDArray[Any], ...]]:
+        """How many of these trajectories were run; their results, pulls and paths."""
+        from cabai.simulation.loop import NO_SUCH_ARM, RESULT, Chunk, State
 
         arm_kind, run_kind, rules_kind = self.setup.layout.shared
         arms, run = self.start
@@ -154,7 +138,10 @@ class Work:
         rules = np.array([self.setup.rules]).view(rules_kind)[0]
         state = State(first_arms.copy(), first_run.copy(), rules, first_arms, first_run)
         loop, choose, stop = self.compiled()
-        done, count = 0, len(results[0])
+        K, shape, done = len(arms), (count, len(self.levels)), 0
+        results: Rows = (
+            np.empty(shape, RESULT), np.empty((*shape, K), np.int64), np.full((count, len(self.grid), K), -1, np.int64)
+        )  # fmt: skip
         while done < count:
             number, truth, rows = first, self.truths[0], slice(0, count)  # all at once, on one truth
             if self.numbers is not None:
@@ -170,4 +157,4 @@ class Work:
             done += made
             if made < rows.stop - rows.start:  # it was told to stop
                 break
-        return done
+        return done, tuple(each[:done] for each in results)

@@ -6,91 +6,103 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from cabai.errors import StudyNotFound
+from cabai.errors import StorageError, StudyNotFound
 from cabai.study.current import Row, new_state
-from cabai.study.given import LONGEST_LABEL, storable
+from cabai.study.given import LONGEST_LABEL, Pull, storable
 from cabai.study.log import tables
 from cabai.study.log.database import DAMAGE, Conflict, Connection, Storage
-from cabai.study.log.events import Event, check_event, wrong
+from cabai.study.log.events import Event, wrong
+from cabai.study.log.storage import MEMORY, open_storage
 from cabai.study.settings import Settings, checked_name
+from cabai.study.stored import StoredStudy
 from cabai.support.validation import InvalidInput
 
-FORMAT = 1  # of a whole log in a file
+Found = dict[int, tuple[int, Any]]  # by the id of a study: its last place, and what is known of it
 
 
 def create(
     storage: Storage, name: str, settings: Settings, first: Sequence[Event] = (), *, request: str | None = None
 ) -> bool:
-    """Make a study whose log begins with these events; returns whether it is new, and not one of that name that there
-    was before. `request` is kept: the same request, made again, finds what it has made."""
-    study, token = new_id(), secrets.token_hex(8)  # the latter begins every pull's id
-    check_sums(settings, first)
-
-    def work(connection: Connection) -> bool:
-        found = row_of(connection.fetch, name)
-        if found is not None:
-            return found.token == token  # by this very call, if the connection broke during the commit
-        now = connection.now()
-        connection.write(tables.ADD_STUDY, (study, name, token, request, now, settings.to_json()))
-        connection.append(study, [event._replace(time=now) for event in first])
-        return True
-
-    if row_of(storage.fetch, name) is not None:
-        return False
-    try:
-        return storage.write(work)
-    except Conflict:  # another process was faster; or this very call, if the connection broke
-        found = row_of(storage.fetch, name)
-        return found is not None and found.token == token
+    """Make a study whose log begins with these events; whether it is new. The same `request` finds it again."""
+    state = new_state(settings)
+    for event in first:
+        state.take(event)
+    sums = [state.bill] if settings.items is not None else [
+        *state.told_view.arms["rewards"].tolist(), *state.told_view.arms["costs"].tolist(), state.bill
+    ]  # fmt: skip
+    if not all(map(math.isfinite, sums)):
+        raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
+    return add(storage, name, secrets.token_hex(8), settings.to_json(), first, request=request)
 
 
 def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> str:
-    """A study from its whole log, as `exporting.whole_log` wrote it; returns its name. Every event is taken again, so
-    that nothing is stored that a study cannot have been through."""
+    """Store a study from its whole log (`exporting.whole_log`), every event taken again; returns its name."""
     rows = iter(lines)
     try:
         about = json.loads(next(rows, ""))
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise ValueError(f"it is not a study that this version can read (format {FORMAT})")
+        if not isinstance(about, dict) or about.get("format") != tables.FORMAT:
+            raise ValueError(f"it is not a study that this version can read (format {tables.FORMAT})")
         recipe = json.dumps(about["recipe"])
-        state = new_state(Settings.stored(recipe))
-        events = []
+        state, events = new_state(Settings.stored(recipe)), list[Event]()
         for line in rows:
-            event = read_event(json.loads(line))
-            check_event(event, state.settings)
-            state.take(event)
-            events.append(event)
+            events.append(read_event(json.loads(line)))
+            state.take_all(events[-1:])
         chosen, created = checked_name(name or about["name"]), float(about["created"])
         tests = None if about["tests"] is None else json.dumps(dict(about["tests"]))
-        mine = str(about["token"])
-        if not re.fullmatch("[0-9a-f]{1,32}", mine):
-            raise ValueError(f"its token is {mine!r}")
+        token = str(about["token"])
+        if not re.fullmatch("[0-9a-f]{1,32}", token):
+            raise ValueError(f"its token is {token!r}")
         if not math.isfinite(created):
             raise ValueError(f"it was created at {created}")
     except DAMAGE as error:
         raise InvalidInput(f"the log cannot be imported: {' '.join(str(error).split())[:300].rstrip('.')}.") from None
-
-    study = new_id()
-
-    def work(connection: Connection) -> None:
-        if is_made(connection.fetch, chosen, study):  # by this very call, if the connection broke during the commit
-            return
-        is_free = not connection.fetch(tables.FIND_TOKEN, (mine,))  # else the log is imported next to its original
-        token = mine if is_free else secrets.token_hex(8)
-        connection.write(tables.ADD_STUDY, (study, chosen, token, None, created, recipe))
-        connection.append(study, events)
-        if tests is not None:
-            connection.write(tables.KEEP_TESTS, (tests, study))
-
-    try:
-        storage.write(work)
-    except Conflict:
-        is_made(storage.fetch, chosen, study)  # perhaps another process was faster
-        raise InvalidInput("the log cannot be imported: it has a pull or a period twice.") from None
+    if not add(storage, chosen, token, recipe, events, created=created, tests=tests):
+        raise InvalidInput(f"study {chosen!r} already exists: choose another name, or delete it.")
     return chosen
+
+
+def add(
+    storage: Storage,
+    name: str,
+    token: str,
+    recipe: str,
+    events: Sequence[Event],
+    *,
+    request: str | None = None,
+    created: float | None = None,
+    tests: str | None = None,
+) -> bool:
+    """Store a study, with its events, unless there is one of that name; returns whether this very call has done it."""
+    study = secrets.randbits(62)  # so that no other study ever has it, even in a file that was made again
+
+    def is_mine(fetch: Callable[..., list[Any]]) -> bool | None:
+        found = row_of(fetch, name)
+        return None if found is None else found.id == study
+
+    def work(connection: Connection) -> bool:
+        mine = is_mine(connection.fetch)
+        if mine is not None:  # it may be, if the connection broke during the commit
+            return mine
+        now = connection.now()
+        # Each pull's id begins with the token. A log that is imported next to its original gets another.
+        free = secrets.token_hex(8) if connection.fetch(tables.FIND_TOKEN, (token,)) else token
+        about = study, name, free, request, now if created is None else created, recipe, tests
+        connection.write(tables.ADD_STUDY, about)
+        connection.append(study, events if created is not None else [event._replace(time=now) for event in events])
+        return True
+
+    if is_mine(storage.fetch) is not None:  # the write lock is not needed
+        return False
+    try:
+        return storage.write(work)
+    except Conflict:  # another process was faster; or this very call, if the connection broke
+        mine = is_mine(storage.fetch)
+        if mine is None and created is not None:
+            raise InvalidInput("the log cannot be imported: it has a pull or a period twice.") from None
+        return bool(mine)
 
 
 def read_event(values: dict[str, Any]) -> Event:
@@ -108,60 +120,68 @@ def read_event(values: dict[str, Any]) -> Event:
     return event
 
 
-def is_made(fetch: Callable[..., list[Any]], name: str, study: int) -> bool:
-    """Whether there is this study; an error if another one has its name."""
-    found = row_of(fetch, name)
-    if found is not None and found.id != study:
-        raise InvalidInput(f"study {name!r} already exists: choose another name, or delete it.")
-    return found is not None
-
-
-def new_id() -> int:
-    """The id of a new study: random, so that no other study ever has it, even in a file that was made again."""
-    return secrets.randbits(62)
-
-
-def check_sums(settings: Settings, first: Iterable[Event]) -> None:
-    """Refuse what is too large to be added up."""
-    state = new_state(settings)
-    for event in first:
-        state.take(event)
-    sums = [state.bill] if settings.items is not None else [
-        *state.told_view.arms["rewards"].tolist(), *state.told_view.arms["costs"].tolist(), state.bill
-    ]  # fmt: skip
-    if not all(map(math.isfinite, sums)):
-        raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
-
-
 def find(storage: Storage, name: str) -> Row:
-    """A study as it was created."""
     row = row_of(storage.fetch, name)
     if row is None:
         raise StudyNotFound(f"there is no study {name!r} in {storage.url}.")
     return row
 
 
-def row_of(fetch: Callable[..., list[Any]], name: str) -> Row | None:
-    found = fetch(tables.FIND_STUDY, (name,))
+def row_of(fetch: Callable[..., list[Any]], value: Any, statement: str = tables.FIND_STUDY) -> Row | None:
+    """The study of a name, or of another value that a statement takes."""
+    found = fetch(statement, (value,))
     return Row._make(found[0]) if found else None
 
 
-def names(storage: Storage) -> list[str]:
-    """The oldest study first."""
-    return [name for (name,) in storage.fetch(tables.NAMES)]
-
-
-def row_of_id(storage: Storage, study: int) -> Row:
-    found = storage.fetch(tables.STUDY_OF_ID, (study,))
-    if not found:
-        raise StudyNotFound(f"a study has been deleted from {storage.url}.")
-    return Row._make(found[0])
-
-
 def delete(storage: Storage, name: str) -> None:
-    found = find(storage, name)
+    found = find(storage, name)  # it is deleted twice, perhaps, if the connection breaks during the commit
+    storage.write(lambda connection: connection.write(tables.DELETE_STUDY, (found.id,)))
 
-    def work(connection: Connection) -> None:  # once more, perhaps, if the connection broke during the commit
-        connection.write(tables.DELETE_STUDY, (found.id,))
 
-    storage.write(work)
+# What a server needs of a study, and its users do not.
+
+
+def read(study: StoredStudy, what: str) -> Any:
+    """What is known of a study now: one of `stored.READS`."""
+    return study._read(what)
+
+
+def revision(study: StoredStudy) -> tuple[int, int]:
+    """What differs after every change, also if the study was deleted and another one has its name now."""
+    found = study._storage.fetch(tables.LAST_PLACE, (study._row.id,))
+    if not found:
+        raise study._current.reader.deleted()
+    return study._row.id, int(found[0][0] or 0)
+
+
+def ask(study: StoredStudy, request: str | None, n: int, worker: str | None, beyond: int, batch: bool) -> list[Pull]:
+    """Pulls, for a worker elsewhere that may have results in hand which it has not told."""
+    return study._ask(n, worker, request, extra=beyond, batch=batch)
+
+
+def lapse(study: StoredStudy, workers: Collection[str]) -> None:
+    study._do("lapse", was_lost=workers.__contains__)
+
+
+def every(what: str, storage: str, kept: Found | None = None, *, make: bool = True) -> tuple[Found, list[str]]:
+    """What is known of each study, read unless it was `kept`, and what is wrong with those that cannot be read."""
+    opened, found, damaged = open_storage(storage, make=make), Found(), list[str]()
+    for study, place in opened.fetch(tables.LAST_PLACES):
+        if kept and study in kept and kept[study][0] == place:
+            found[study] = kept[study]
+            continue
+        try:
+            row = row_of(opened.fetch, study, tables.STUDY_OF_ID)
+            if row is not None:
+                found[study] = place, read(StoredStudy(opened, row), what)
+        except StudyNotFound:  # deleted in the meantime
+            continue
+        except (StorageError, InvalidInput) as error:  # the others are shown all the same
+            damaged.append(str(error))
+    return found, damaged
+
+
+def places(storage: str, study: StoredStudy | None = None) -> list[str]:
+    """What an error may call the storage of studies."""
+    opened = open_storage(storage) if study is None else study._storage
+    return [place for place in (storage, opened.url, opened.file) if place and place != MEMORY]

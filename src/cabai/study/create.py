@@ -16,6 +16,7 @@ from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
 from cabai.study import catalogue
 from cabai.study.given import amender
 from cabai.study.items import Items, ids_or_dataset
+from cabai.study.log import tables
 from cabai.study.log.events import IMPORT, Event
 from cabai.study.log.storage import open_storage
 from cabai.study.rules import importing
@@ -127,16 +128,16 @@ def create_study(
     for each in ("name", "storage", "load_if_exists", "import_from", "unseen"):
         del given[each]
     source = None if import_from is None else (import_from, unseen)
-    return open_study(name, *described(**given), storage, load_if_exists=load_if_exists, source=source)
+    return open_study(name, described(**given), storage, load_if_exists=load_if_exists, source=source)
 
 
-def described(*, family: Any = None, items: Any = None, **given: Any) -> tuple[dict[str, Any], Items | None]:
+def described(*, family: Any = None, items: Any = None, **given: Any) -> dict[str, Any]:
     """What `create_study` was given, as `open_study` takes it: the settings, and the items if there are any."""
     items = None if items is None else ids_or_dataset(items)
     if family is None and items is None:
         raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
-    if names_bare_gaussian(family):
-        family = UnknownVariance()
+    if family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()")):
+        family = UnknownVariance()  # unless it is given, the variance is unknown in a study
     kind, usual = family_of(Bounded() if family is None else family), defaults_for("study")
     of_items = {name: given.pop(name, usual[name]) for name in ("race", "failed", "speculate", "finish")}
     if items is not None:
@@ -144,13 +145,12 @@ def described(*, family: Any = None, items: Any = None, **given: Any) -> tuple[d
             of_items["race"] = PAIRED  # the only one that arms may join
         shared = {name: given.get(name, usual[name]) for name in ("epsilon", "goal")}
         items = Items.checked(items, family=kind, **shared, **of_items)
-    return {"family": kind, **given}, items
+    return {"family": kind, "items": items, **given}
 
 
 def open_study(
     name: str,
     given: Mapping[str, Any],
-    items: Items | None,
     storage: str,
     known: Sequence[tuple[str, str | int, float]] = (),
     *,
@@ -160,10 +160,10 @@ def open_study(
     source: tuple[Any, bool] | None = None,
 ) -> Study:
     """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is, amended where it differs in the settings that `amend` names: see `as_amended`. A new one imports what there is
+    is, amended where it differs in the settings that `amend` names: see `take_up`. A new one imports what there is
     in a `source`, declared to be unseen or not. The same `request` finds the study that it has made."""
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
-    settings = settings_of(chosen, items)
+    settings = Settings.checked(**chosen)
     if is_served(storage):
         from cabai.study.remote import create_remote
 
@@ -176,7 +176,7 @@ def open_study(
     first = reused(known, settings)
     if source is not None:
         first = importing.observations(source[0], settings, unseen=source[1])
-        settings = settings_of(chosen, elsewhere=len(first))
+        settings = Settings.checked(**chosen, elsewhere=len(first))
     made = catalogue.create(opened, checked_name(name), settings, first, request=request)
     row = catalogue.find(opened, name)
     study = StoredStudy(opened, row)
@@ -187,39 +187,27 @@ def open_study(
             raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
         if source is not None:
             importing.check_begun(study, first)
-        if chosen.get("threshold") is None:  # whatever it was created with
-            settings = dataclasses.replace(settings, threshold=study.settings.threshold)
-        if "seed" not in chosen:
-            settings = dataclasses.replace(settings, seed=study.settings.seed)
-        study._renewed()
-        same, given_now = settled(study, settings, amend)
-        different = study.settings.differences(dataclasses.replace(settings, **same))
-        check_same(study, {each: words for each, words in different.items() if each not in given_now})
-        changes = {each: value for each, value in given_now.items() if each in different}
-        if "metadata" in changes:
-            changes["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
-        if given_now:
-            study._amend(changes or given_now, amender(None)[: 200 - len(RUN)] + RUN)
-        if changes:
-            study._latest = study.amendments()[-1]
+        now, usual = study._renewed(), [each for each in ("threshold", "seed") if chosen.get(each) is None]
+        settings = dataclasses.replace(settings, **{each: getattr(now, each) for each in usual})  # as it was created
+        take_up(study, settings, amend)
     return study
 
 
-def settled(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where a call gives other settings than a study has now: what it has instead, if the call gives what the study had
-    before an amendment, so that the call that created a study still finds it; and what the call gives as new.
+def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> None:
+    """Refuse a call that gives other settings than a study has, or amend the study in those that every run has
+    `repeated`.
 
-    Of the settings that every run has `repeated`, only the value that the last run gave is taken to be an old one; and
-    no run spends more than it gives as max_cost itself. A new value is logged even if others have amended the study to
-    that very value: a later run may give something else.
+    A call may give what the study had before an amendment, so that the one that created a study still finds it. Of
+    repeated settings, only the value that the last run gave is taken to be an old one; and no run spends more than it
+    gives as max_cost itself. A new value is logged even if others have amended the study to that very value: a later
+    run may give something else.
     """
     made, ended, same, new = study.amendments(), study._ended(), dict[str, Any](), dict[str, Any]()
-    runs = ended is None or ended.words not in ENDED
     for name in (*AMENDABLE, "arms", "costs", "joined", "dropped"):
         now, given = getattr(study.settings, name), getattr(settings, name)
         changes = [(*each["changes"][name], each["by"] or "") for each in made if name in each["changes"]]
         before, as_json = [old for old, _, _ in changes], list(given) if isinstance(given, tuple) else given
-        is_repeated = name in repeated and runs and bool(changes)
+        is_repeated = name in repeated and bool(changes) and (ended is None or ended.words not in ENDED)
         if is_repeated:
             before = [before[0], *(value for _, value, by in changes if by.endswith(RUN))][-1:]
         is_less = is_repeated and name == "max_cost" and given is not None and (now is None or given < now)
@@ -229,25 +217,23 @@ def settled(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> 
             is_logged = is_repeated and name != "metadata" and as_json not in before
             if given != now or is_logged:
                 new[name] = given
-    return same, new
-
-
-def check_same(study: Study, different: Mapping[str, str]) -> None:
-    """Refuse settings that differ from those of the existing study."""
-    if not different:
-        return
-    how = "Settings never change: choose another name, or delete the study."
-    if set(different) <= set(AMENDABLE):
-        how = f"Amend it: study.amend({next(iter(different))}=...), or `cabai study amend`."
-    elif study.settings.items is not None:
-        how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
-    words = "; its ".join(different.values())
-    raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
-
-
-def settings_of(given: Mapping[str, Any], items: Items | None = None, *, elsewhere: int = 0) -> Settings:
-    """The settings of a study that is given these: what is not given is as usual."""
-    return Settings.checked(**given, items=items, elsewhere=elsewhere)
+    different = study.settings.differences(dataclasses.replace(settings, **same))
+    changed = {each: value for each, value in new.items() if each in different}
+    wrong = {each: words for each, words in different.items() if each not in new}
+    if wrong:
+        how = "Settings never change: choose another name, or delete the study."
+        if set(wrong) <= set(AMENDABLE):
+            how = f"Amend it: study.amend({next(iter(wrong))}=...), or `cabai study amend`."
+        elif study.settings.items is not None:
+            how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
+        words = "; its ".join(wrong.values())
+        raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
+    if "metadata" in changed:
+        changed["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
+    if new:
+        study._amend(changed or new, amender(None)[: 200 - len(RUN)] + RUN)
+    if changed:
+        study._latest = study.amendments()[-1]
 
 
 def reused(known: Sequence[tuple[str, str | int, float]], settings: Settings) -> list[Event]:
@@ -264,11 +250,6 @@ def reused(known: Sequence[tuple[str, str | int, float]], settings: Settings) ->
         raise InvalidInput("there is nothing to reuse: no score of these arms on these items is known.")
     scores = enumerate(found.items(), 1)
     return [Event(n, IMPORT, 0.0, n, arm, item, score, 0.0, "reused") for n, ((arm, item), score) in scores]
-
-
-def names_bare_gaussian(family: Any) -> bool:
-    """Whether a family is given as `gaussian` without its variance: in a study, that is unknown."""
-    return family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()"))
 
 
 def load_study(name: str, *, storage: str = STORAGE) -> Study:
@@ -298,7 +279,7 @@ def list_studies(*, storage: str = STORAGE) -> list[str]:
         from cabai.study.remote import list_remote
 
         return [str(each["name"]) for each in list_remote(storage)["studies"]]
-    return catalogue.names(open_storage(storage, make=False))
+    return [name for (name,) in open_storage(storage, make=False).fetch(tables.NAMES)]
 
 
 def delete_study(name: str, *, storage: str = STORAGE) -> None:

@@ -21,7 +21,8 @@ from cabai.core.goal import CHEAPEST
 from cabai.errors import StorageError, StudyNotFound
 from cabai.study.log import tables
 from cabai.study.log.database import Connection, DatabaseError, Storage, reading
-from cabai.study.log.events import AMEND, EVIDENCE, RESULTS, STOP, WITHDRAW, Event
+from cabai.study.log.events import AMEND, EVIDENCE, MAY_DECIDE, RESULTS, STOP, Event
+from cabai.study.rules import warnings
 from cabai.study.settings import Settings
 from cabai.study.state.cheapest import CheapestState
 from cabai.study.state.race import RaceState
@@ -29,11 +30,10 @@ from cabai.study.state.sampled import SampledState
 from cabai.support.version import __version__
 
 T = TypeVar("T")
-FOLD = f"{__version__}/5"  # the version of the states: a snapshot of another one is not used
+FOLD = f"{__version__}/6"  # the version of the states: a snapshot of another one is not used
 SNAPSHOT_EVERY = 64  # events between two snapshots; more for large states
 MOST_CALLS = 64  # calls in one transaction: other processes wait for it
 AT_A_TIME = 50_000  # events that are read at once
-MAY_DECIDE = (*RESULTS, WITHDRAW, AMEND)
 
 
 class Row(NamedTuple):
@@ -48,12 +48,12 @@ class Row(NamedTuple):
 
 
 class Transaction:
-    """A study that nobody else can change: its state, and the time. Events are taken by the state as they are added,
-    and stored when the transaction ends."""
+    """A study that nobody else can change: its state takes events as they are added; they are stored at the end."""
 
     def __init__(self, state: Any, now: float, connection: Connection, row: Row) -> None:
         self.state, self.now, self.connection, self.row = state, now, connection, row
         self.events: list[Event] = []
+        self.warned: list[UserWarning] = []  # what the user of this call is warned of
 
     def add(self, kind: str, **values: Any) -> None:
         event = Event(self.state.place + 1, kind, self.now, **values)
@@ -70,7 +70,6 @@ class Transaction:
                 self.add(STOP, words=EVIDENCE, arm=found.arm, reward=found.confidence)
 
     def end(self, why: str) -> None:
-        """Stop without a decision."""
         self.add(STOP, words=why, arm=self.state.leader, reward=self.state.confidence())
 
     def result_of(self, number: int) -> Event | None:
@@ -98,13 +97,15 @@ class Call:
         self.result: Any = None
         self.error: Exception | None = None
         self.added: list[Event] = []
+        self.warned: list[UserWarning] = []
 
     def run(self, transaction: Transaction) -> None:
         """A call that is refused adds no event, so it does not concern the others. One that was made before is not made
         again if it is stored: the connection broke, or Ctrl-C came, as it was committed."""
         if self.added and transaction.found(tables.EVENT_AT, self.added[0].place) == self.added[0]:
             return
-        before = len(transaction.events)
+        before, self.warned = len(transaction.events), []
+        transaction.warned = self.warned
         try:
             self.result, self.error = self.work(transaction), None
         except Exception as error:
@@ -174,18 +175,15 @@ class Follower:
         with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
             digest, _, content = text.partition(" ")
             if digest == digest_of(content):
-                kept = json.loads(content)
-                state = new_state(self._as_kept(kept["settings"]))
+                kept, settings = json.loads(content), self.recipe
+                if kept["settings"] != settings.to_json():
+                    settings = Settings.stored(kept["settings"])
+                    settings = settings.imported() if self.recipe.is_present else settings
+                state = new_state(settings)
                 state.restore(kept)
                 if state.place == place:
                     return state
         return new_state(self.recipe)
-
-    def _as_kept(self, text: str) -> Settings:
-        if text == self.recipe.to_json():
-            return self.recipe
-        settings = Settings.stored(text)
-        return settings.imported() if self.recipe.is_present else settings
 
 
 class CurrentState:
@@ -232,6 +230,8 @@ class CurrentState:
             call.is_open = False
         if call.error is not None:
             raise call.error
+        if call.warned:
+            warnings.show(call.warned)
         return call.result  # type: ignore[no-any-return]
 
     def _lead(self, call: Call) -> None:
@@ -259,8 +259,10 @@ class CurrentState:
                 writer.state, self.is_uncommitted = None, False
             now, rows = connection.lock(self.row.id, writer.known(connection.fetch).place)
             transaction = Transaction(writer.take(writer.events(rows)), now, connection, self.row)
-            if not alone:
-                self._join(calls)  # now that the lock is held: more may have come
+            while not alone and self.calls and len(calls) < MOST_CALLS:  # now that the lock is held: more may have come
+                call = self.calls.popleft()
+                if call.is_open and call is not calls[0]:
+                    calls.append(call)
             self.is_uncommitted = True
             for each in calls:
                 each.run(transaction)
@@ -280,17 +282,8 @@ class CurrentState:
         if len(state.amendments) >= self.amended:  # another thread may have seen more
             self.settings, self.amended = state.settings, len(state.amendments)
 
-    def _join(self, calls: list[Call]) -> None:
-        """Add the calls of other threads that wait."""
-        leader = calls[0]
-        while len(calls) < MOST_CALLS and self.calls:
-            call = self.calls.popleft()
-            if call.is_open and call is not leader:
-                calls.append(call)
-
     def _keep_snapshot(self, connection: Connection, transaction: Transaction) -> None:
-        """Now and then, at a stop, and always if the state depends on a user's own code: others can then show it
-        without that code."""
+        """Now and then, at a stop, and always with a user's own code: others can then show the state without it."""
         self.since_snapshot += len(transaction.events)
         is_last = transaction.events[-1].kind == STOP
         if self.since_snapshot < max(SNAPSHOT_EVERY, self.snapshot_size // 500) and not is_last and not self.recipe.own:
@@ -329,11 +322,10 @@ def digest_of(text: str) -> str:
 _current: weakref.WeakSet[CurrentState] = weakref.WeakSet()
 
 
-def _after_fork_in_child() -> None:
-    """The threads that held the locks, or waited, do not exist in this process."""
+def _begin_again() -> None:
     for each in list(_current):
         each.begin()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # in the child, the threads that held the locks, or waited, do not exist
+    os.register_at_fork(after_in_child=_begin_again)

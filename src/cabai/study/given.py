@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import getpass
-import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from cabai.settings import STOP
 from cabai.study.settings import Settings
 from cabai.study.stand_ins import StandIn
 from cabai.support.validation import InvalidInput, amount, check_names, positive, shown
 
-if TYPE_CHECKING:
-    from cabai.study.study import Study
-
-T = TypeVar("T")
 MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 LONGEST_LABEL = 200  # characters of the name of a worker, a request or a period
 LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
@@ -50,8 +45,6 @@ class Pull:
 
 
 class Result(NamedTuple):
-    """The result of a pull: a reward, or why there is none."""
-
     number: int
     reward: float | None = None
     cost: float | None = None
@@ -59,13 +52,15 @@ class Result(NamedTuple):
     pull: str = ""  # its id
 
 
-def allowed(settings: Settings, number: int, reward: Any, cost: Any, failed: Any, pull: str) -> Result:
-    """The result of a pull, if the settings allow it."""
+def checked_result(
+    settings: Settings, reward: Any = None, cost: Any = None, failed: Any = None, *, number: int = 0, pull: str = ""
+) -> Result:
+    """The result of a pull, checked as far as that depends on what never changes."""
     if isinstance(settings.family, StandIn):  # only the server, which has the user's own code, can check it
         return Result(number, reward, cost, failed, pull)
     if failed is None:
         if reward is None:
-            raise InvalidInput("tell needs a reward, or failed=... with the reason why there is none.")
+            raise InvalidInput("a result needs a reward or, in `failed`, the reason why there is none.")
         reward = settings.family.check_reward(reward)
     elif not isinstance(failed, str) or not failed.strip():
         raise InvalidInput(f"failed must say why the pull failed, got {failed!r}.")
@@ -80,32 +75,13 @@ def allowed(settings: Settings, number: int, reward: Any, cost: Any, failed: Any
         if len(failed) > LONGEST_REASON:
             failed = f"{failed[:LONGEST_REASON]} ... (cut)"
     if cost is not None:
-        costs = settings.costs
-        free = failed is not None or settings.items is not None or (costs is not None and not all(costs))
-        cost = amount(cost, "cost") if free else positive(cost, "cost")
+        is_learned = settings.costs is None and failed is None and settings.items is None
+        cost = positive(cost, "cost") if is_learned else amount(cost, "cost")
         if cost < 0:
             raise InvalidInput(f"cost must not be negative, got {cost!r}.")
     elif settings.costs is None and failed is None:
-        raise InvalidInput("tell needs a cost: this study has no known costs.")
+        raise InvalidInput("a result needs a cost: this study has no known costs.")
     return Result(number, reward, cost, failed, pull)
-
-
-def checked_result(study: Study, pull: Any, reward: Any = None, cost: Any = None, failed: Any = None) -> Result:
-    """The result of a pull of a study, if it can be told."""
-    number, given = study._number(pull), pull.id if isinstance(pull, Pull) else pull
-    return as_now(study, lambda settings: allowed(settings, number, reward, cost, failed, given))
-
-
-def as_now(study: Study, check: Callable[[Settings], T]) -> T:
-    """`check(settings)`. If the settings that are known here refuse it, they are read again: the study may have been
-    amended elsewhere."""
-    known = study.settings
-    try:
-        return check(known)
-    except InvalidInput:
-        if study._renewed() is known:
-            raise
-    return check(study.settings)
 
 
 def fields(result: Any) -> dict[str, Any]:
@@ -146,11 +122,6 @@ def amender(by: Any) -> str:
     if not kept:
         raise InvalidInput("by must say who amends the study.")
     return kept
-
-
-def checked_period(period: Any) -> str:
-    """The name of a period; without one, it gets a unique name, so that it counts once."""
-    return checked_label(period, "period") or secrets.token_hex(16)
 
 
 def storable(text: str) -> str:

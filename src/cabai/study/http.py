@@ -16,10 +16,21 @@ import time
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from cabai.errors import StorageError
-from cabai.study.wire import ERRORS, LARGEST, PREFIX
+from cabai.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
 from cabai.support.validation import InvalidInput
 
+PREFIX = "urn:cabai:"
+# The errors that travel, by the last word of their problem's `type`; an error is of the first kind that it is.
+ERRORS: dict[str, type[Exception]] = {
+    "study-not-found": StudyNotFound,
+    "already-told": AlreadyTold,
+    "lost-pull": LostPull,
+    "invalid-input": InvalidInput,
+    "study-stopped": StudyStopped,
+    "no-pull": NoPull,
+    "storage-failed": StorageError,
+}
+LARGEST = 10**6  # bytes of a request
 TOKEN = "CABAI_TOKEN"  # the environment variable
 TIMEOUT = 150.0  # seconds for one answer: the server itself waits up to two minutes for its database
 PATIENCE = 120.0  # seconds within which a lost server may come back
@@ -41,17 +52,15 @@ class Secure(http.client.HTTPSConnection):
 
 
 class Server:
-    """A server, by its address: `http://HOST:PORT`, with its token as in `http://TOKEN@HOST:PORT`, or as `cabai serve`
-    printed it, or in the environment."""
+    """A server, by its address; its token is in the address, `http://TOKEN@HOST:PORT`, or in the environment."""
 
     def __init__(self, address: str) -> None:
         try:
             parts = urlsplit(address)
             self.host, self.port = parts.hostname or "", parts.port
         except ValueError:
-            raise InvalidInput(
-                "the storage's address must be like http://HOST:PORT; this one cannot be read."
-            ) from None
+            wrong = "the storage's address must be like http://HOST:PORT; this one cannot be read."
+            raise InvalidInput(wrong) from None
         query = parse_qs(parts.query)
         if not self.host or parts.path not in ("", "/") or parts.fragment or not set(query) <= {"token"}:
             raise InvalidInput(f"the storage's address must be {parts.scheme}://HOST:PORT and nothing more.")
@@ -63,7 +72,7 @@ class Server:
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.url = f"{parts.scheme.lower()}://{host}" + ("" if self.port is None else f":{self.port}")
         self.was_reached = False
-        self._of_thread = threading.local()
+        self._of_thread = threading.local()  # connections, by process: that of the parent of a fork is not used
 
     def get(self, *path: str, **query: str) -> Any:
         return self.send("GET", path, query=query)
@@ -83,9 +92,7 @@ class Server:
             content = json.dumps(body, allow_nan=False).encode("ascii")
             headers["Content-Type"] = "application/json"
             if len(content) > LARGEST:
-                raise InvalidInput(
-                    f"a request may have at most {LARGEST} bytes, got {len(content)}: send less at a time."
-                )
+                raise InvalidInput(f"a request has at most {LARGEST} bytes, got {len(content)}: send less at a time.")
         if key is not None:
             headers["Idempotency-Key"] = key
         deadline, pause = time.monotonic() + PATIENCE, PAUSE[0]
@@ -98,63 +105,54 @@ class Server:
                 self._close()
                 wrong = isinstance(error, ssl.SSLCertVerificationError)
                 if wrong or not self.was_reached or time.monotonic() > deadline:
-                    raise self._lost(error) from error
+                    reason = " ".join(str(error).split()) or type(error).__name__
+                    raise StorageError(
+                        f"the server {self.url} cannot be reached: {reason}. Everything acknowledged before is stored; "
+                        "this call was not acknowledged."
+                    ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, PAUSE[1])
         self.was_reached = True
         return self._answer(status, text)
 
-    def _once(self, method: str, target: str, content: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+    def _once(self, *request: Any) -> tuple[int, bytes]:
         """One request on this thread's connection, or on a new one if the server has closed it."""
-        connection = getattr(self._of_thread, "connection", None)
-        if connection is not None and self._of_thread.process == os.getpid():  # not that of the parent of a fork
+        connections, process = vars(self._of_thread), str(os.getpid())
+        if process in connections:
             try:
-                return exchanged(connection, method, target, content, headers)
+                return exchanged(connections[process], *request)
             except STALE:
                 self._close()
         made = Secure if self.is_secure else Plain
-        connection = self._of_thread.connection = made(self.host, self.port, timeout=TIMEOUT)
-        self._of_thread.process = os.getpid()
-        return exchanged(connection, method, target, content, headers)
+        connections[process] = made(self.host, self.port, timeout=TIMEOUT)
+        return exchanged(connections[process], *request)
 
     def _close(self) -> None:
-        connection = getattr(self._of_thread, "connection", None)
-        self._of_thread.connection = None
+        connection = vars(self._of_thread).pop(str(os.getpid()), None)
         if connection is not None:
             connection.close()
-
-    def _lost(self, error: Exception) -> StorageError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return StorageError(
-            f"the server {self.url} cannot be reached: {reason}. Everything acknowledged before is stored; this call "
-            "was not acknowledged."
-        )
 
     def _answer(self, status: int, text: bytes) -> Any:
         try:
             found = json.loads(text)
         except ValueError:
-            raise StorageError(
-                f"{self.url} answered {status}, but not as cabai serve does: is it a cabai server?"
-            ) from None
+            wrong = f"{self.url} answered {status}, but not as cabai serve does: is it a cabai server?"
+            raise StorageError(wrong) from None
         if status < 300:
             return found
-        kind = str(found.get("type", "")).removeprefix(PREFIX) if isinstance(found, dict) else ""
-        detail = str(found.get("detail", "")) if isinstance(found, dict) else ""
+        about = found if isinstance(found, dict) else {}
+        kind, detail = str(about.get("type", "")).removeprefix(PREFIX), str(about.get("detail", ""))
         if kind in ERRORS:
             raise ERRORS[kind](detail)
-        if status in (401, 403, 429):
-            hint = "" if self.token else f" Write http://TOKEN@HOST:PORT, or set {TOKEN} in the environment."
-            raise InvalidInput(f"{self.url} refused: {detail}{hint}")
-        if status < 500:
-            raise InvalidInput(f"{self.url} refused: {detail or status}")
-        raise StorageError(f"{self.url} failed: {detail or status}")
+        if status >= 500:
+            raise StorageError(f"{self.url} failed: {detail or status}")
+        hint = f" Write http://TOKEN@HOST:PORT, or set {TOKEN} in the environment."
+        hint = "" if self.token or status not in (401, 403, 429) else hint
+        raise InvalidInput(f"{self.url} refused: {detail or status}{hint}")
 
 
-def exchanged(
-    connection: http.client.HTTPConnection, method: str, target: str, content: bytes | None, headers: dict[str, str]
-) -> tuple[int, bytes]:
-    connection.request(method, target, content, headers)
+def exchanged(connection: http.client.HTTPConnection, *request: Any) -> tuple[int, bytes]:
+    connection.request(*request)
     answer = connection.getresponse()
     text = answer.read()
     if answer.getheader("Content-Length", "") != str(len(text)) and not answer.chunked:  # it was cut among its headers

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.core.goal import BEST, Cheapest
-from cabai.datasets.cheapest_race import CheapestRace
+from cabai.core.goal import BEST
 from cabai.datasets.dataset import Dataset, permutation
-from cabai.datasets.race import OpenRace, Race, finish_of, race_of
+from cabai.datasets.race import finish_of, race_of
 from cabai.families import Bernoulli, Family
 from cabai.settings import STOP, WORST, settings_for
 from cabai.support.validation import InvalidInput, amount, shown
@@ -50,9 +49,14 @@ class Items:
             raise InvalidInput(
                 f"a study with items needs scores in a known range: family bounded or bernoulli, got {family}."
             )
+        if not isinstance(failed, str):
+            failed = amount(failed, "failed")
+            family.check_reward(failed)
+        elif failed not in (WORST, STOP):
+            raise InvalidInput(f"failed must be {WORST}, {STOP} or a score, got {shown(failed)}.")
         count, ids = checked_ids(items)
         return cls(
-            count=count, ids=ids, race=race_of(race, epsilon, goal), failed=checked_failed(failed, family),
+            count=count, ids=ids, race=race_of(race, epsilon, goal), failed=failed,
             speculate=settings_for("study")["speculate"].checked(speculate), finish=finish_of(finish, goal),
             digest=getattr(items, "digest", None),
             seeds=getattr(items, "seeds", ()), earlier=getattr(items, "earlier", ()),
@@ -60,12 +64,10 @@ class Items:
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
-        """The user's id of an item."""
         return item if self.ids is None else self.ids[item]
 
     @cached_property
     def numbers(self) -> Mapping[str | int, int]:
-        """The number of each item, by its id."""
         return {id_: number for number, id_ in enumerate(self.ids or range(self.count))}
 
     def to_json(self) -> dict[str, Any]:
@@ -87,37 +89,15 @@ class Items:
         more += "" if self.digest is None else f"; fingerprint {self.digest[:8]}"
         return f"{self.count} ({first}{', ...' if self.count > 3 else ''}; {more})"
 
+    def is_same(self, other: Items) -> bool:
+        """Whether the datasets are the same, as far as that is known."""
+        return (self.count, self.digest) == (other.count, other.digest)
+
     def order(self, seed: int) -> NDArray[np.int64]:
-        """The items in the order of the race."""
         return permutation(self.count, seed)
-
-    def new_race(
-        self, arms: int, family: Family, *, delta: float, epsilon: float, direction: str, goal: Cheapest | None = None,
-        reserve: float | None = None, first: int = 0,
-    ) -> Race:  # fmt: skip
-        """A race of these arms; with a reserve, there were fewer of them at `first`, and more may join."""
-        low, high = family.mean_range
-        shared: dict[str, Any] = {
-            "delta": delta, "epsilon": epsilon, "low": low, "high": high, "minimize": direction == "minimize",
-            "speculate": self.speculate,
-        }  # fmt: skip
-        if goal is not None:
-            return CheapestRace(arms, self.count, goal=goal, **shared)
-        if reserve is not None:
-            return OpenRace(arms, self.count, first=first, reserve=reserve, **shared)
-        return Race(arms, self.count, race=self.race, earlier=len(self.earlier), **shared)
-
-    def failed_score(self, family: Family, direction: str) -> float | None:
-        """What a failed evaluation counts as; None if it does not."""
-        if self.failed == STOP:
-            return None
-        if self.failed == WORST:
-            return float(family.mean_range[0 if direction == "maximize" else 1])
-        return float(self.failed)
 
 
 def plain_id(id_: Any) -> str | int:
-    """An id as it is stored."""
     if isinstance(id_, np.integer):
         id_ = int(id_)
     is_id = isinstance(id_, (str, int)) and not isinstance(id_, bool) and id_ != ""
@@ -139,7 +119,6 @@ def ids_or_dataset(items: Any) -> Any:
 
 
 def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
-    """How many items there are, and their ids."""
     if isinstance(items, (Items, Dataset)):
         return checked_ids(items.count if items.ids is None else items.ids)
     if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
@@ -155,13 +134,3 @@ def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
     if often > 1:
         raise InvalidInput(f"ids of items must be unique: {shown(double)} appears twice.")
     return len(ids), ids
-
-
-def checked_failed(failed: Any, family: Family) -> str | float:
-    if isinstance(failed, str):
-        if failed not in (WORST, STOP):
-            raise InvalidInput(f"failed must be {WORST}, {STOP} or a score, got {shown(failed)}.")
-        return failed
-    score = amount(failed, "failed")
-    family.check_reward(score)
-    return score

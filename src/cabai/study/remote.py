@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from operator import itemgetter
 from typing import Any
 
@@ -14,10 +15,10 @@ from cabai.settings import settings_for
 from cabai.study.given import Pull, checked_label, checked_worker
 from cabai.study.http import Server
 from cabai.study.settings import Settings
+from cabai.study.show.status import ArmStatus, Forecast, Status
 from cabai.study.stand_ins import KINDS
 from cabai.study.state.accounts import Point
 from cabai.study.study import Study
-from cabai.study.wire import pull_from, status_from
 from cabai.support.validation import InvalidInput
 from cabai.views.study_view import StudyView
 
@@ -25,6 +26,17 @@ from cabai.views.study_view import StudyView
 def part(name: str, *, of: str | None = None, **query: str) -> tuple[Any, ...]:
     """What has a path of its own, and a field of the answer."""
     return (name,), query, itemgetter(of or name)
+
+
+def status_from(values: Mapping[str, Any]) -> Status:
+    forecast = values.get("forecast")
+    more = {"forecast": forecast and made(Forecast, forecast), "arms": [made(ArmStatus, arm) for arm in values["arms"]]}
+    return made(Status, {**values, **more})  # type: ignore[no-any-return]
+
+
+def made(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A dataclass from its fields; what a newer server adds to them is left out."""
+    return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
 
 
 TOLD = ("pull", "reward", "cost", "failed")  # of a result
@@ -42,43 +54,29 @@ READS: dict[str, tuple[Any, ...]] = {
 
 
 class RemoteStudy(Study):
-    """A study as `cabai.load_study("judges", storage="http://HOST:PORT")` gives it. Warnings are in
-    `status().warnings`: the server shows them as they come up, this does not."""
+    """A study behind `cabai serve`. The server shows warnings as they come up; here they are in `status().warnings`."""
 
     _pause = 0.5
 
     def __init__(self, server: Server, name: str) -> None:
-        self._of, self._server = name, server
+        self._server, self._name, self._url = server, name, server.url
         self._known: tuple[int, Settings] = settings_of(server, name)  # the number of its amendments, and the settings
-
-    @property
-    def name(self) -> str:
-        return self._of
 
     @property
     def settings(self) -> Settings:
         return self._known[1]
 
-    @property
-    def storage(self) -> str:
-        return self._server.url
-
-    @property
-    def stopped(self) -> bool:
-        return bool(self._get("decision")["stopped"])
-
-    @property
-    def decision(self) -> str | None:
-        found: str | None = self._get("decision")["decision"]
-        return found
+    def _decided(self) -> tuple[bool, str | None]:
+        found = self._get("decision")
+        return found["stopped"], found["decision"]
 
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> tuple[list[Pull], list[UserWarning]]:
+    ) -> list[Pull]:
         name = checked_label(request, "request")
         key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # valid in a header
         body = {"n": count, "worker": checked_worker(worker), "beyond": extra, "batch": batch}
-        return [pull_from(each) for each in self._post("ask", body, key)["pulls"]], []
+        return [made(Pull, each) for each in self._post("ask", body, key)["pulls"]]
 
     def _prepare(self) -> None:
         """Only the server runs the user's own code."""
@@ -91,13 +89,12 @@ class RemoteStudy(Study):
             return self._lapse(**given)
         if rule == "tell":  # numbers of any type have become those of JSON
             told = [{name: getattr(each, name) for name in TOLD} for each in given["results"]]
-            self._post("tell", told[0]) if len(told) == 1 else self._post("tell-many", {"results": told})
-            return []
+            return self._post("tell", told[0]) if len(told) == 1 else self._post("tell-many", {"results": told})
         if rule == "tell_counts":
             sums = given.pop("sums")
             given["counts"] = {self.arms[a]: [pulls, int(reward), cost] for a, pulls, reward, cost in sums}
         found = self._post(rule.replace("_", "-"), given)
-        return (found["shares"], []) if rule == "tell_counts" else found
+        return found["shares"] if rule == "tell_counts" else found
 
     def _read(self, what: str, **given: Any) -> Any:
         if what == "seen":
@@ -124,9 +121,7 @@ class RemoteStudy(Study):
         return answer
 
     def _renewed(self) -> Settings:
-        found = settings_of(self._server, self.name)
-        if found != self._known:
-            self._known = found
+        self._known = settings_of(self._server, self.name)
         return self.settings
 
     def _lapse(self, was_lost: Callable[[str | None], bool]) -> None:
@@ -143,7 +138,6 @@ def settings_of(server: Server, name: str) -> tuple[int, Settings]:
 
 
 def list_remote(address: str) -> dict[str, list[Any]]:
-    """The studies of a server, and what is wrong with those that cannot be read."""
     found: dict[str, list[Any]] = Server(address).get("studies")
     return found
 
@@ -152,7 +146,8 @@ def create_remote(
     address: str, name: str, chosen: Mapping[str, Any], settings: Settings, *, load_if_exists: bool
 ) -> RemoteStudy:
     """Create a study on a server, with the settings `chosen`; the server chooses the others."""
-    body = {key: getattr(settings, key) for key, value in chosen.items() if value is not None}  # as plain numbers
+    given = [key for key, value in chosen.items() if value is not None and key != "items"]
+    body: dict[str, Any] = {key: getattr(settings, key) for key in given}  # as plain numbers
     body |= {kind: body[kind].address for kind in KINDS if kind in body}
     if type(settings.family) is Gaussian:  # its variance must be named, even if it is 1
         body["family"] = f"gaussian(variance={settings.family.variance!r})"

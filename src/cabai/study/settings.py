@@ -13,10 +13,11 @@ from typing import Any
 from cabai.core.goal import BEST, CHEAPEST, Cheapest, checked_costs, checked_goal
 from cabai.core.kernels import Kernels
 from cabai.core.setup import Setup
+from cabai.datasets.race import PAIRED
 from cabai.families import Family, family_of, mirror_image
 from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
-from cabai.settings import FAIL, STOP, defaults_for, settings_for
+from cabai.settings import FAIL, STOP, WORST, defaults_for, settings_for
 from cabai.study import levels
 from cabai.study.items import Items
 from cabai.study.stand_ins import KINDS, StandIn, is_own, present, stored
@@ -138,12 +139,24 @@ class Settings:
 
     @property
     def budget(self) -> float:
-        """What its policy plans with."""
         return self.max_cost if self.spends_budget and self.max_cost is not None else math.inf
 
     @property
+    def decides_by_pairs(self) -> bool:
+        """Whether the test of pairs of arms, which may have any epsilon, is the one that decides."""
+        return self.items is None or self.items.race == PAIRED
+
+    @property
+    def failed_score(self) -> float | None:
+        """What a failed evaluation of an item counts as; None if it does not."""
+        if self.items is None or self.items.failed == STOP:
+            return None
+        if self.items.failed == WORST:
+            return float(self.family.mean_range[0 if self.direction == "maximize" else 1])
+        return float(self.items.failed)
+
+    @property
     def first_arms(self) -> int:
-        """How many arms there were at first."""
         return len(self.arms) - len(self.joined)
 
     @property
@@ -174,12 +187,12 @@ class Settings:
         looks_the_same = self.direction == "maximize" or self.family.is_symmetric
         return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
 
-    def setup(self, delta: float | None = None, threshold: Threshold | None = None) -> Setup:
-        """The rules, records and functions; for another delta or threshold, if one is given."""
+    def setup(self, delta: float | None = None, threshold: Threshold | None = None, arms: int | None = None) -> Setup:
+        """The rules, records and functions; for another delta, threshold or number of arms, if they are given."""
         if delta is None:
             return self._setup
         return Setup(
-            self.kernel_family, threshold or self.threshold, self.policy, arms=len(self.arms), delta=delta,
+            self.kernel_family, threshold or self.threshold, self.policy, arms=arms or len(self.arms), delta=delta,
             epsilon=self.epsilon, goal=self.cheapest, budget=self.budget,
         )  # fmt: skip
 
@@ -228,12 +241,8 @@ class Settings:
         if among == len(self.arms) and self.reserve is None and not self.dropped:
             return self._setup.rules
         if (leader, among) not in self._rules:
-            setup = Setup(
-                self.kernel_family, self.threshold.of_pairs, self.policy, arms=among, delta=self.delta,
-                epsilon=self.epsilon,
-            )  # fmt: skip
-            setup.rules["level"] = levels.level(self, leader, self.delta)
-            self._rules[leader, among] = setup.rules
+            rules = self._rules[leader, among] = self.setup(self.delta, self.threshold.of_pairs, among).rules
+            rules["level"] = levels.level(self, leader, self.delta)
         return self._rules[leader, among]
 
     @lazy
@@ -243,7 +252,6 @@ class Settings:
 
     @property
     def kernel_family(self) -> Family:
-        """The family of rewards as the kernels see them."""
         return mirror_image(self.family) if self.direction == "minimize" else self.family
 
     def seen(self, value: float) -> float:
@@ -253,16 +261,14 @@ class Settings:
 
     def seen_sum(self, pulls: int, reward: float) -> float:
         """A sum of rewards as the kernels see them."""
-        zero, one = self.seen(0.0), self.seen(1.0)
-        return zero * pulls + (one - zero) * reward
+        return self.seen(0.0) * pulls + (self.seen(1.0) - self.seen(0.0)) * reward
 
     def shown(self, value: float) -> float:
         """A mean that the kernels see, as users see it."""
         return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
 
     def amended(self, **values: Any) -> Settings:
-        """The same with other values, as an amendment has them: lists become tuples. What is computed from the others
-        is kept."""
+        """The same with other values: lists become tuples, and what is computed from the others is kept."""
         given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
         found = dataclasses.replace(self, **given)
         if all(getattr(found, name) == getattr(self, name) for name in ("arms", "dropped", "epsilon", "budget")):
@@ -303,7 +309,6 @@ class Settings:
 
     @lazy
     def own(self) -> dict[str, Any]:
-        """The user's own code, by kind."""
         return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
 
     @lazy
@@ -330,15 +335,15 @@ class Settings:
 
     def differences(self, other: Settings) -> dict[str, str]:
         """The settings in which two studies differ, each in words."""
-        names = [field.name for field in dataclasses.fields(self) if field.name not in ("sources", "elsewhere")]
-        if self.arms != other.arms:
-            names.remove("metadata")
-        pairs = [(name, self._compared(name), other._compared(name)) for name in names]
-        return {name: f"{name} is {_words(mine)}, not {_words(given)}" for name, mine, given in pairs if mine != given}
-
-    def _compared(self, name: str) -> Any:
-        value = getattr(self, name)
-        return value.address if name in KINDS else value
+        others = {"sources", "elsewhere"} if self.arms == other.arms else {"sources", "elsewhere", "metadata"}
+        found = {}
+        for name in [field.name for field in dataclasses.fields(self) if field.name not in others]:
+            mine, given = (getattr(each, name) for each in (self, other))
+            if name in KINDS:
+                mine, given = mine.address, given.address
+            if mine != given:
+                found[name] = f"{name} is {_words(mine)}, not {_words(given)}"
+        return found
 
 
 FIELDS = frozenset(field.name for field in dataclasses.fields(Settings))
@@ -376,7 +381,6 @@ def checked_arms(arms: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata of arms, as JSON returns it."""
     try:
         kept: dict[str, Any] = json.loads(json.dumps(dict(metadata), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -387,7 +391,6 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether JSON is nested more than some levels deep."""
     if not isinstance(value, (dict, list)):
         return False
     inner = value.values() if isinstance(value, dict) else value

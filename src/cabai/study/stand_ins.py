@@ -15,10 +15,9 @@ from cabai.support.registry import Named, Registry
 from cabai.thresholds import THRESHOLDS, Stylized, Threshold
 
 
+@dataclass(frozen=True)
 class StandIn:
-    """Something that has a name, and nothing else yet."""
-
-    text: str
+    text: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -32,23 +31,16 @@ class StandIn:
         return self.text.partition("(")[0]
 
 
-@dataclass(frozen=True)
 class StandInFamily(StandIn, Gaussian):
-    text: str = ""
-
     @property
     def parameters(self) -> dict[str, float]:
         return {"variance": 1.0}
 
 
-@dataclass(frozen=True)
-class StandInThreshold(StandIn, Stylized):
-    text: str = ""
+class StandInThreshold(StandIn, Stylized): ...
 
 
-@dataclass(frozen=True)
-class StandInPolicy(StandIn, Uniform):
-    text: str = ""
+class StandInPolicy(StandIn, Uniform): ...
 
 
 KINDS: dict[str, tuple[Registry[Any], type[Named]]] = {

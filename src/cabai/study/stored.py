@@ -13,11 +13,11 @@ from cabai.study.given import Pull, checked_label, checked_worker
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
 from cabai.study.log.events import DECISIONS, LIMITS, REOPENING, STOP, Event, check_event
-from cabai.study.rules import amending, asking, telling
+from cabai.study.rules import amending, asking, telling, warnings
 from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Lease
-from cabai.study.study import Study, warn
+from cabai.study.study import Study
 from cabai.support.validation import InvalidInput
 
 if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
@@ -39,32 +39,18 @@ class StoredStudy(Study):
     """A study in a database: its row, and its state as this process knows it."""
 
     def __init__(self, storage: Storage, row: Row) -> None:
-        self._storage, self._row = storage, row
+        self._storage, self._row, self._name, self._url = storage, row, row.name, storage.url
         self._ids = re.compile(f"{row.token}-([1-9][0-9]{{0,17}})")
         self._current = CurrentState(storage, row)
-
-    @property
-    def name(self) -> str:
-        return self._row.name
 
     @property
     def settings(self) -> Settings:
         return self._current.settings
 
-    @property
-    def storage(self) -> str:
-        return self._storage.url
-
-    @property
-    def stopped(self) -> bool:
-        return self._ended() is not None
-
-    @property
-    def decision(self) -> str | None:
+    def _decided(self) -> tuple[bool, str | None]:
         ended = self._ended()
-        if ended is None or ended.words not in DECISIONS or ended.arm is None:
-            return None
-        return (self.arms if ended.arm < len(self.arms) else self._renewed().arms)[ended.arm]
+        decides = ended is not None and ended.words in DECISIONS
+        return ended is not None, self.arms[ended.arm] if decides else None  # type: ignore[union-attr, index]
 
     def _ended(self) -> Event | None:
         """The event that stopped the study, if it has; without a look at the rest of its log."""
@@ -78,23 +64,21 @@ class StoredStudy(Study):
 
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> tuple[list[Pull], list[UserWarning]]:
+    ) -> list[Pull]:
         asked = asking.Asked(count, checked_worker(worker), checked_label(request, "request"), extra, batch)
 
-        def work(transaction: Transaction) -> tuple[list[Pull], str | None, list[UserWarning]]:
-            leases, why, warned = asking.ask(transaction, asked)
-            return [self._handed(each, transaction.state.settings) for each in leases], why, warned
+        def work(transaction: Transaction) -> tuple[list[Pull], str | None]:
+            leases, why = asking.ask(transaction, asked)
+            return [self._handed(each, transaction.state.settings) for each in leases], why
 
-        pulls, why, warned = self._change(work)
+        pulls, why = self._change(work)
         if pulls:
-            return pulls, warned
-        warn(warned)
+            return pulls
         if why is not None:
             raise NoPull(why)
         raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
 
     def _handed(self, lease: Lease, settings: Settings) -> Pull:
-        """A pull, as it is handed out."""
         arm, items = settings.arms[lease.arm], settings.items
         item = None if items is None or lease.item is None else items.id(lease.item)
         return Pull(f"{self._row.token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
@@ -143,7 +127,7 @@ class StoredStudy(Study):
                 f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
                 "holds only if it still computes the same."
             )
-            warn([SourceChanged(warning)])
+            warnings.show([SourceChanged(warning)])
 
 
 def status(study: StoredStudy, state: Any) -> Status:
@@ -158,6 +142,12 @@ def seen(study: StoredStudy, state: Any) -> StudyView:
     now, found = study._storage.now(), status(study, state)
     why = failures(study, state)["failures"] if found.failures else []
     return StudyView(found, list(state.points), under_way(study, state), why, now)
+
+
+def listed(study: StoredStudy, state: Any) -> Any:
+    from cabai.study.show.looking import Look
+
+    return Look(state).listed(study._row)
 
 
 def in_short(study: StoredStudy, state: Any) -> dict[str, Any]:
@@ -180,7 +170,6 @@ def failures(study: StoredStudy, state: Any) -> dict[str, Any]:
 
 
 def under_way(study: StoredStudy, state: Any) -> list[dict[str, Any]]:
-    """The pulls that are under way, and who has them."""
     found = []
     for lease in state.pulls.values():
         pull = study._handed(lease, state.settings)
@@ -197,21 +186,28 @@ def scores(study: StoredStudy, state: Any) -> dict[str, dict[str | int, float]]:
 
 
 def split(study: StoredStudy, state: Any, pulls: int) -> dict[str, int]:
+    """Within what the pulls under way leave of the study's limits."""
     if state.ended is not None:
         raise StudyStopped(f"study {study.name!r} has stopped: there is nothing left to pull.")
-    return dict(zip(state.settings.arms, counting.split_within(state, pulls), strict=True))
+    settings, money = state.settings, state.rest_of_budget
+    for limit in (settings.max_pulls, settings.certified_pulls):
+        pulls = pulls if limit is None else min(pulls, max(limit - state.asked - state.in_sums, 0))
+    if money is not None:
+        pending = (state.live + state.gone).tolist()
+        money -= sum(number * price for number, price in zip(pending, counting.prices_of(state), strict=True))
+    return dict(zip(settings.arms, counting.split(state, pulls, money), strict=True))
 
 
 def end(_: StoredStudy, state: Any) -> Any:
-    """What the log alone does not say about it."""
     from cabai.study.show.exporting import End
 
-    return End.of(state)
+    stop = None if state.ended is None else state.ended.place
+    return End(state.settings, state.place, stop, getattr(state, "through", 0))
 
 
 READS: dict[str, Callable[..., Any]] = {
     "status": status, "seen": seen, "short": in_short, "failures": failures, "pulls": under_way, "scores": scores,
-    "split": split, "end": end,
+    "split": split, "end": end, "listed": listed,
     "history": lambda _, state: list(state.points),
     "amendments": lambda _, state: [{name: each[name] for name in AMENDMENT} for each in state.amendments],
     "settings": lambda _, state: (state.settings, len(state.amendments)),

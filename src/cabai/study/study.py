@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import warnings
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cabai.settings import settings_for
-from cabai.study.given import MOST_PULLS, Pull, amender, as_now, checked_period, checked_result, checked_worker, fields
+from cabai.study.given import MOST_PULLS, Pull, amender, checked_label, checked_result, checked_worker, fields
 from cabai.study.rules import counts as counting
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
@@ -63,6 +62,8 @@ class Study(ABC):
     <Figure size ...>
     """
 
+    _name: str
+    _url: str
     _ids = re.compile("[0-9a-f]+-([1-9][0-9]{0,17})")  # of its pulls
     _latest: dict[str, Any] | None = None  # the amendment that was made as the study was opened, if one was
     _pause = 0.05  # seconds that `run` waits while there is nothing to pull before what is under way is told
@@ -77,9 +78,9 @@ class Study(ABC):
         super().__setattr__(name, value)
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The study's name."""
+        return self._name
 
     @property
     @abstractmethod
@@ -92,26 +93,26 @@ class Study(ABC):
         return self.settings.arms
 
     @property
-    @abstractmethod
     def storage(self) -> str:
         """Where the study is stored, without a password."""
+        return self._url
 
     @property
-    @abstractmethod
     def stopped(self) -> bool:
         """Whether the study has ended: with a decision, or without one at a limit or by hand.
 
         It never continues, unless it stopped at a limit that you raise: see `amend`.
         """
+        return self._decided()[0]
 
     @property
-    @abstractmethod
     def decision(self) -> str | None:
         """The arm that is best, wrong with probability at most delta if the threshold is proven for the family.
 
         None until there is enough evidence. A study that stopped at its budget, or where the certificate of its
         threshold ends, has no decision; `status().leader` is the best guess.
         """
+        return self._decided()[1]
 
     @overload
     def ask(self, n: None = None, *, worker: str | None = None, request: str | None = None) -> Pull: ...
@@ -140,8 +141,7 @@ class Study(ABC):
         >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
         True
         """
-        pulls, warned = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
-        warn(warned)
+        pulls = self._ask(1 if n is None else whole(n, "n", 1, MOST_PULLS), worker, request)
         return pulls[0] if n is None else pulls
 
     def tell(
@@ -205,11 +205,12 @@ class Study(ABC):
         (2000, 200.0)
         """
         self._prepare()
-        sums, when = as_now(self, lambda settings: counting.read(settings, counts)), checked_period(period)
+        when = checked_label(period, "period") or secrets.token_hex(16)  # without a name, it counts once all the same
+        if isinstance(counts, Mapping) and not set(counts) <= set(self.arms):  # an arm may have joined
+            self._renewed()
+        sums = counting.read(self.settings, counts)
         most = None if following is None else whole(following, "following", 1, counting.MOST)
-        shares, warned = self._do("tell_counts", sums=sums, period=when, following=most)
-        warn(warned)
-        return shares  # type: ignore[no-any-return]
+        return self._do("tell_counts", sums=sums, period=when, following=most)  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
         """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
@@ -464,9 +465,9 @@ class Study(ABC):
     @property
     def columns(self) -> list[str]:
         """The names of the fields of each observation."""
-        from cabai.study.show.exporting import columns
+        from cabai.study.show.exporting import OBSERVATION, OF_AN_ITEM
 
-        return columns(self.settings)
+        return OBSERVATION if self.settings.items is None else OF_AN_ITEM
 
     def scores(self) -> dict[str, dict[str | int, float]]:
         """In a study with items, every known score, by arm and by the item's id.
@@ -498,8 +499,7 @@ class Study(ABC):
 
         check_kind(file, (str, os.PathLike, type(None)), "file must be a path")
         path = None if file is None else file_to_write(os.fspath(file))
-        costs, items = self.settings.costs, self.settings.items
-        failed = None if items is None else items.failed_score(self.settings.family, self.settings.direction)
+        costs, failed = self.settings.costs, self.settings.failed_score
         more = {
             "known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed,
             "score of a failed evaluation": None if failed is None else f"{failed:g}",
@@ -530,6 +530,10 @@ class Study(ABC):
     # What each kind of study has in its own way.
 
     @abstractmethod
+    def _decided(self) -> tuple[bool, str | None]:
+        """Whether it has stopped, and the decision."""
+
+    @abstractmethod
     def _read(self, what: str, **given: Any) -> Any:
         """What is known of the study now: one of `stored.READS`."""
 
@@ -540,8 +544,8 @@ class Study(ABC):
     @abstractmethod
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> tuple[list[Pull], list[UserWarning]]:
-        """Pulls, and warnings. With items, this many may be under way in addition to the usual number: those whose
+    ) -> list[Pull]:
+        """With items, this many may be under way in addition to the usual number: those whose
         result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
 
     @abstractmethod
@@ -554,7 +558,12 @@ class Study(ABC):
 
     def _tell(self, results: Iterable[dict[str, Any]]) -> None:
         self._prepare()
-        warn(self._do("tell", results=[checked_result(self, **each) for each in results]))
+        checked = []
+        for given in results:
+            pull = given.pop("pull")
+            number, id_ = self._number(pull), pull.id if isinstance(pull, Pull) else pull
+            checked.append(checked_result(self.settings, **given, number=number, pull=id_))
+        self._do("tell", results=checked)
 
     def _lease(self, rule: str, pull: Pull | str, worker: str | None) -> None:
         self._number(pull)
@@ -572,14 +581,3 @@ class Study(ABC):
     def _seen(self) -> StudyView:
         """What pages and reports show, at one moment."""
         return self._read("seen")  # type: ignore[no-any-return]
-
-
-def warn(found: Iterable[UserWarning]) -> None:
-    """Show warnings at the line outside of cabai that called; in a thread of cabai there is none."""
-    for warning in found:
-        frame, level = sys._getframe(), 1
-        while frame.f_globals.get("__name__", "").startswith("cabai."):
-            if frame.f_back is None or frame.f_back.f_globals.get("__name__") == "threading":
-                break
-            frame, level = frame.f_back, level + 1
-        warnings.warn(warning, stacklevel=level)

@@ -23,8 +23,7 @@ _at_work: set[threading.Thread] = set()
 
 
 def interruptible(work: Callable[[], T]) -> T:
-    """Run `work`, and return or raise what it does. After Ctrl-C it continues in the background, and nobody waits for
-    it."""
+    """Run `work`, and return or raise what it does; after Ctrl-C it goes on in the background, not waited for."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()

@@ -31,6 +31,5 @@ def on_demand(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def through(door: str) -> Any:
-    """What is behind a door, imported now."""
     module, _, name = DOORS[door].partition(":")
     return getattr(importlib.import_module(module), name)

@@ -33,11 +33,18 @@ def address_of(kind: type) -> str:
 def load(address: str, what: str) -> Any:
     """Import `module:name`. Also looks in the current folder."""
     module_name, _, name = address.partition(":")
-    if module_name == _main_module():
-        module = sys.modules["__main__"]
-    else:
-        module = _imported(module_name, f"{what} {address!r}")
-    found: Any = module
+    here = os.getcwd()
+    added = here not in sys.path and "" not in sys.path
+    if added:
+        sys.path.append(here)
+    try:
+        is_main = module_name == _main_module()
+        found: Any = sys.modules["__main__"] if is_main else importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        raise InvalidInput(f"cannot import {what} {address!r}: {type(error).__name__}: {error}.") from error
+    finally:
+        if added and here in sys.path:
+            sys.path.remove(here)
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
@@ -46,7 +53,6 @@ def load(address: str, what: str) -> Any:
 
 
 def source_digest(value: Any) -> str:
-    """A hash of the file that defines a user's own value."""
     module = sys.modules.get(type(value).__module__)
     file = getattr(module, "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
@@ -70,20 +76,6 @@ def errors_by_line() -> Iterator[None]:
 def is_library(file: str) -> bool:
     """Whether a file belongs to cabai, an installed package or Python itself."""
     return file.startswith("<") or Path(file).is_relative_to(PACKAGE) or "site-packages" in file
-
-
-def _imported(name: str, what: str) -> Any:
-    here = os.getcwd()
-    added = here not in sys.path and "" not in sys.path
-    if added:
-        sys.path.append(here)
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything
-        raise InvalidInput(f"cannot import {what}: {type(error).__name__}: {error}.") from error
-    finally:
-        if added and here in sys.path:
-            sys.path.remove(here)
 
 
 def _main_module() -> str:

@@ -87,38 +87,29 @@ class Registry(Generic[T]):
 
         A user's own can be given as an object or as `module:name`.
         """
-        if isinstance(given, Named) and given.kind == self.kind:
-            self._check_named(type(given))
-            return given
-        if isinstance(given, type) and issubclass(given, Named) and given.kind == self.kind:
-            self._check_named(given)
-            return given()
-        if not isinstance(given, str):
-            hint = self.hint if inspect.isfunction(given) else ""
+        address, arguments = "", None
+        found: Any = given
+        if isinstance(given, str):
+            match = re.fullmatch(r"\s*([\w-]+|[\w.]+:[\w.]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)
+            if match is None or ":" not in match[1]:
+                name = match[1].lower() if match else given
+                if match is None or name not in self.classes:
+                    raise InvalidInput(f"unknown {self.kind} {shown(given)}; {self._known(name)}")
+                return self._build(self.classes[name], match[2] or "")
+            address, arguments = match[1], match[2]
+            found = load(address, self.kind)
+        kind: Any = found if isinstance(found, type) else type(found)
+        if issubclass(kind, Named) and kind.kind == self.kind and (arguments is None or kind is found):
+            if not isinstance(getattr(kind, "name", None), (str, property)):
+                raise InvalidInput(
+                    f"the {self.kind} {kind.__qualname__} has no name: give its class one, as in name = 'mine'."
+                )
+            return self._build(kind, arguments or "") if kind is found else found
+        hint = self.hint if inspect.isfunction(found) else ""
+        if not address:
             raise InvalidInput(f"{self.kind} must be a name or a {self.kind}, got {shown(given)}.{hint}")
-        match = re.fullmatch(r"\s*([\w-]+|[\w.]+:[\w.]+)\s*(?:\((.*)\))?\s*", given, re.DOTALL)
-        if match is not None and ":" in match[1]:
-            return self._own(match[1], match[2])
-        name = match[1].lower() if match else given
-        if match is None or name not in self.classes:
-            raise InvalidInput(f"unknown {self.kind} {shown(given)}; {self._known(name)}")
-        return self._build(self.classes[name], match[2] or "")
-
-    def _check_named(self, kind: type) -> None:
-        if not isinstance(getattr(kind, "name", None), (str, property)):
-            raise InvalidInput(
-                f"the {self.kind} {kind.__qualname__} has no name: give its class one, as in name = 'mine'."
-            )
-
-    def _own(self, address: str, arguments: str | None) -> T:
-        found = load(address, self.kind)
-        if isinstance(found, type) and issubclass(found, Named) and found.kind == self.kind:
-            self._check_named(found)
-            return self._build(found, arguments or "")  # type: ignore[arg-type]
-        if isinstance(found, Named) and found.kind == self.kind and arguments is None:
-            return found  # type: ignore[return-value]
-        if self.hint and inspect.isfunction(found):
-            raise InvalidInput(f"{address!r} is a function, not a {self.kind}.{self.hint}")
+        if hint:
+            raise InvalidInput(f"{address!r} is a function, not a {self.kind}.{hint}")
         raise InvalidInput(
             f"{address!r} is not a {self.kind}. To store it or send it to other processes, define it in its "
             "module under its own name: see docs/own.md."

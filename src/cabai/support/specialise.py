@@ -11,7 +11,10 @@ specialised functions directly; simulations compile them (`cabai.core.compiling`
 
 from __future__ import annotations
 
+import dis
+import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import CellType, FunctionType, ModuleType
@@ -22,6 +25,7 @@ from cabai.support.validation import InvalidInput
 Binding = frozenset[tuple[str, Any]]  # pairs of a slot's name and the function to call for it
 
 SLOTS: dict[str, Any] = {}
+COMPUTED = 200  # bytes of code that a function of `math` stands for, see `called_apart`
 
 
 def slot(function: Any) -> Any:
@@ -167,3 +171,27 @@ def needs(functions: tuple[Any, ...], bound: Binding) -> frozenset[str]:
             found.add(function.missing)
         todo += plain_functions_of(function).values()
     return frozenset(found)
+
+
+def called_apart(functions: Iterable[Any], large: int) -> frozenset[Any]:
+    """Of these functions and all that they call, those marked `apart`, and those that are called in several places and
+    have, with all that they call, more than `large` bytes of code: to copy them into each place would take much room.
+    """
+    sizes: dict[Any, int] = {}
+    places: Counter[Any] = Counter()
+
+    def visit(function: Any) -> None:
+        if function in sizes:
+            return
+        names = Counter(each.argval for each in dis.get_instructions(function))
+        sizes[function] = len(function.__code__.co_code) + COMPUTED * sum(names[name] for name in vars(math))
+        for name, each in plain_functions_of(function).items():
+            visit(each)
+            times = names[name.rpartition(".")[2]]
+            places[each] += times
+            sizes[function] += times * sizes[each]
+
+    for each in functions:
+        visit(each)
+    often = {each for each in sizes if places[each] > 1 and sizes[each] > large}
+    return frozenset(often.union(each for each in sizes if getattr(each, "apart", False)))

@@ -1,7 +1,5 @@
 """The error of Stirling's formula for the logarithm of the gamma function, computed without cancellation."""
 
-from __future__ import annotations
-
 import math
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -5,8 +5,6 @@ which every draw advances. `uniform` and `normal` draw from the stream of the gi
 the run for a randomized policy.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

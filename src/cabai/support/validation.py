@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,15 @@ def whole(value: Any, name: str, least: int, below: int = 2**63) -> int:
     if value >= below:
         raise InvalidInput(f"{name} must be below 2**{below.bit_length() - 1}, got {shown(value)}.")
     return int(value)
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Errors inside begin with what they are about: a file, or a row."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
 
 
 def check_kind(value: Any, kind: Any, what: str) -> None:

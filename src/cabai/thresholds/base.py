@@ -120,7 +120,7 @@ class Threshold(Named):
         with np.errstate(all="ignore"):
             return bool(bound(leader_beats_every_rival)(arms, run, rules))
 
-    def _after(self, statistics: Statistics, delta: float) -> tuple[Any, Record, Records, Record]:
+    def _after(self, statistics: Statistics, delta: float) -> tuple[Any, Record, Any, Record]:
         """What binds a kernel to this test, and the records after these data."""
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
         arms, run = statistics.state(setup)

@@ -28,12 +28,12 @@ from cabai.core.statistics import Statistics
 from cabai.families import Family
 from cabai.support.specialise import apart, slot
 from cabai.support.validation import InvalidInput
+from cabai.thresholds import bets_choosing, shown, tilts
 from cabai.thresholds import bets_moments as moments
-from cabai.thresholds import tilts
 from cabai.thresholds.base import Threshold
-from cabai.thresholds.bets_choosing import coin, effort, find_challenger, find_highest, parts_shown, solve_shares
+from cabai.thresholds.bets_choosing import parts_shown
 from cabai.thresholds.bets_worth import both_worth_at_most, first_guess, reserved_variance, start
-from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, least_log_e, required
+from cabai.thresholds.contrast import FAINT, LARGE, LOG_RATIO, NEGLIGIBLE, least_log_e
 
 KEPT, COUNT = 18, 36  # number of stakes with sums kept; number of all stakes
 LARGEST = 10.0  # of log(1 + c); the smallest with sums kept is 0.0012, the smallest of all is 9e-8
@@ -102,27 +102,12 @@ def capital(row, i, sums):
     return c * sums.rewards - 0.5 * c * c * sums.squares - 4.0 * UNIT * c * n * (n + 8)
 
 
-def beats(rules, t, b, a):
-    if not b.tested_mean > a.tested_mean:
-        return False
-    return test(rules, b, a, 0.0, rules.level, rules.level) > rules.level
-
-
 def is_worth_testing(rules, t, b, a):
     """As far as it can be told without logarithms, also with an epsilon."""
     if not b.tested_mean > a.tested_mean - rules.epsilon:
         return False
     most = both_worth_at_most(b, a, rules.epsilon, first_guess(b, a, rules.epsilon))
     return most > rules.level + LEAST_PRICE
-
-
-def is_settled_within(rules, t, b, a):
-    return is_shown(rules, t, b, a, rules.epsilon)
-
-
-def surplus(rules, t, b, a):
-    """By how many nats b beats a (up to epsilon)."""
-    return excess(rules, t, b, a, rules.epsilon)
 
 
 def is_shown(rules, t, b, a, epsilon):
@@ -297,12 +282,11 @@ class Bets(Threshold):
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
     functions: ClassVar[tuple[Any, ...]] = (
-        required, has_prices, keep, weigh, beats, is_worth_testing, surplus, faintest, pair_log_e,
+        shown.required, shown.has_prices, keep, weigh, shown.beats, is_worth_testing, shown.surplus, is_shown, excess,
+        faintest, pair_log_e,
     )  # fmt: skip
-    within: ClassVar[tuple[Any, ...]] = (
-        ("is_settled", is_settled_within), ("surplus", surplus), is_shown, excess, parts_shown,
-    )  # fmt: skip
-    choosing = find_highest, find_challenger, coin, effort, solve_shares
+    within: ClassVar[tuple[Any, ...]] = shown.is_settled, shown.surplus, is_shown, excess, parts_shown
+    choosing = bets_choosing.functions
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {
         "up": np.zeros(KEPT),  # sums of log(1 + c y) over an arm's rewards y, for each stake c

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from cabai.core.choosing import find_challenger, find_highest
 from cabai.families.gaussian import shares_by_gaps
 from cabai.thresholds.bets_worth import start
 
@@ -17,34 +18,17 @@ TOTAL = 8.0  # nats: roughly what a decision needs
 LEAST = 0.02  # least worth of a bet, in nats, so that an arm whose bets are worth nothing yet is pulled too
 
 
-def find_highest(arms, run, rules):
-    """For top-two: the arm with the best mean, unless another arm's upper end is higher by more than epsilon.
-
-    The upper end is the mean against which bets are worth log t: 1 - (1 - mean) t^(-1/N) if all rewards were equal, and
-    that of a gaussian if they vary a lot.
-    """
-    level = math.log(run.t)
-    highest, end = -1, -np.inf
-    for a in range(len(arms)):
-        arm = arms[a]
-        part = level / arm.pulls
-        own = arm.mean + max(-(1.0 - arm.mean) * math.expm1(-part), math.sqrt(2.0 * arm.variance * part))
-        if a != run.leader:
-            own -= rules.epsilon
-        if own > end:
-            highest, end = a, own
-    return highest
+def end_of(rules, arm, level):
+    """For top-two: the mean against which bets are worth log t. It is 1 - (1 - mean) t^(-1/N) if all rewards were
+    equal, and that of a gaussian if they vary a lot."""
+    part = level / arm.pulls
+    return arm.mean + max(-(1.0 - arm.mean) * math.expm1(-part), math.sqrt(2.0 * arm.variance * part))
 
 
-def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm against which bets on the leader l are worth the least."""
-    challenger, least = -1, np.inf
-    for a in range(len(arms)):
-        if a != l:
-            part_l, part_c = parts(rules, arms[l], arms[a])
-            if challenger < 0 or part_l + part_c < least:
-                challenger, least = a, part_l + part_c
-    return challenger
+def margin_of(rules, l, a):  # noqa: E741
+    """What bets on the leader l against arm a are worth."""
+    part_l, part_a = parts(rules, l, a)
+    return part_l + part_a
 
 
 def parts(rules, b, a):
@@ -101,3 +85,6 @@ def solve_shares(arms, run, rules):
         if a != run.leader:
             arms[a].u *= leader / working_variance(run, arms[a], a)
     return z * leader
+
+
+functions = find_highest, find_challenger, end_of, margin_of, coin, effort, solve_shares

@@ -37,6 +37,7 @@ from cabai.thresholds.contrast import (
     least_of_all_ranges,
     log_e,
     may_be_shown,
+    surplus,
 )
 from cabai.thresholds.hedged import are_worth_a_try, stake, staked_equally, with_stakes
 from cabai.thresholds.rivals import OneTestPerArm, credit, sizes
@@ -46,14 +47,11 @@ SHARE, MOST_ARMS = 0.3, 4  # r, and how many arms it pays for: with more, it gai
 LEAST_PRICE_OF_STAKES = 2.0  # nats by which the best stakes alone almost always exceed the sum: their share is small
 
 
-def beats(rules, t, b, a):
-    return is_worth_testing(rules, t, b, a) and log_f(rules, b, a, rules.level, rules.level) > rules.level
-
-
-def is_worth_testing(rules, t, b, a):
+def may_beat(rules, b, a):
     """As for `contrast`, of the counted rewards or of those of b."""
+    n_b, mean_b = float(b.tested), float(b.tested_mean)  # Python's numbers: without a compiler, NumPy's are slow
     n_a, mean_a, n = float(a.tested), float(a.tested_mean), float(a.rivals)
-    if not b.tested_mean > mean_a:
+    if not mean_b > mean_a:
         return False
     if n > 0.0:
         mean, level = float(a.rival_rewards) / n, rules.level - rules.log_counted
@@ -64,22 +62,18 @@ def is_worth_testing(rules, t, b, a):
     level = rules.level - rules.log_leader
     if not evidence_at_most(rules, b, a) > level + LEAST_PRICE:
         return False
-    z = evidence(rules, b, a)
-    return z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, b.tested, b.tested_mean, n_a, mean_a)
-
-
-def surplus(rules, t, b, a):
-    if not b.tested_mean > a.tested_mean:
-        return -rules.level
-    return max(log_f(rules, b, a, 0.0, np.inf), 0.0) - rules.level
+    z = pair_evidence(rules, n_b, mean_b, n_a, mean_a)
+    return z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, n_b, mean_b, n_a, mean_a)
 
 
 def is_settled_within(rules, t, b, a):
-    return beats(rules, t, b, a) or is_shown(rules, t, b, a, rules.epsilon)
+    if may_beat(rules, b, a) and log_f(rules, b, a, rules.level, rules.level) > rules.level:
+        return True
+    return is_shown(rules, t, b, a, rules.epsilon)
 
 
 def is_worth_testing_within(rules, t, b, a):
-    return is_worth_testing(rules, t, b, a) or may_be_shown(rules, b, a, rules.epsilon)
+    return may_beat(rules, b, a) or may_be_shown(rules, b, a, rules.epsilon)
 
 
 def surplus_within(rules, t, b, a):
@@ -124,17 +118,14 @@ def count_for(rules, arm, b, pulls, reward):
         stake(arm.rival_stakes, arm.stakes, float(arm.rivals), float(arm.pulls), reward)
 
 
-def is_worth_testing_hedged(rules, t, b, a):
-    if is_worth_testing(rules, t, b, a):
+def may_beat_hedged(rules, b, a):
+    if may_beat(rules, b, a):
         return True
-    if rules.hedged == 0.0 or not b.tested_mean > a.tested_mean:
+    n_b, mean_b, n_a, mean_a = float(b.tested), float(b.tested_mean), float(a.tested), float(a.tested_mean)
+    if rules.hedged == 0.0 or not mean_b > mean_a:
         return False
-    m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / (b.tested + a.tested)
+    m = (n_b * mean_b + n_a * mean_a) / (n_b + n_a)
     return are_worth_a_try(rules, LEAST_PRICE_OF_STAKES, a.rival_stakes, a.stakes, m, 0.0)
-
-
-def beats_hedged(rules, t, b, a):
-    return is_worth_testing_hedged(rules, t, b, a) and log_f(rules, b, a, rules.level, rules.level) > rules.level
 
 
 def hedged_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
@@ -164,7 +155,7 @@ class Champion(OneTestPerArm, Contrast):
     """
 
     proof = "Ville's inequality for a mixture of tilts, on the best rival of each arm"
-    functions = (*Contrast.functions, credit, beats, is_worth_testing, surplus, sizes, pair_log_e)
+    functions = (*Contrast.functions, credit, may_beat, ("log_of_pair", log_f), sizes, pair_log_e)
     within = (
         ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),
         is_shown, excess,
@@ -204,8 +195,8 @@ class ChampionHedged(Champion):
     """
 
     functions = (
-        *Champion.functions, ("credit", credit_hedged), count_for, ("is_worth_testing", is_worth_testing_hedged),
-        ("beats", beats_hedged), ("pair_log_e", hedged_log_e),
+        *Champion.functions, ("credit", credit_hedged), count_for, ("may_beat", may_beat_hedged),
+        ("pair_log_e", hedged_log_e),
     )  # fmt: skip
     rule_fields: ClassVar[Fields] = {**Champion.rule_fields, "hedged": 0.0, "scales": np.zeros((SCALES, 3))}
     arm_fields: ClassVar[Fields] = {

@@ -24,7 +24,6 @@ from cabai.thresholds.bets import (
     STAKE,
     Bets,
     Sums,
-    beats,
     excess,
     fit_of,
     is_shown,
@@ -105,7 +104,7 @@ def pair_log_e(rules, last, b, a, k, to_b, to_a, m, epsilon):
 
 
 def is_settled_within(rules, t, b, a):
-    return beats(rules, t, b, a) or is_shown(rules, t, b, a, rules.epsilon)
+    return is_shown(rules, t, b, a, 0.0) or is_shown(rules, t, b, a, rules.epsilon)
 
 
 def surplus_within(rules, t, b, a):

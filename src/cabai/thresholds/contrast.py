@@ -24,8 +24,9 @@ from cabai.core.within import meeting_point_at, parts_at
 from cabai.families import Family
 from cabai.families.slots import edges, straightened, tilted, variance_at
 from cabai.support.specialise import apart, slot
-from cabai.thresholds import tilts
+from cabai.thresholds import shown, tilts
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
+from cabai.thresholds.shown import may_be_shown as may_be_shown_slot
 from cabai.thresholds.tilts import (
     COUNT,
     GAIN,
@@ -53,20 +54,17 @@ LARGE = 300.0  # for a log: the product of two such numbers does not overflow
 FAINT = 0.02  # as a share of the tilt that fits one standard deviation: smaller tilts contribute nothing
 
 
-def required(t, rules):
-    return rules.level
-
-
-def has_prices(rules):
-    return False
-
-
 def beats(rules, t, b, a):
-    return is_worth_testing(rules, t, b, a) and plain_log_e(rules, b, a, rules.level, rules.level) > rules.level
+    return may_beat(rules, b, a) and log_of_pair(rules, b, a, rules.level, rules.level) > rules.level
 
 
 def is_worth_testing(rules, t, b, a):
-    """log E <= Z, so most pairs are rejected by a bound on Z, without logarithms."""
+    return may_beat(rules, b, a)
+
+
+@slot
+def may_beat(rules, b, a):
+    """Whether `beats` may be true. log E <= Z, so most pairs are rejected by a bound on Z, without logarithms."""
     if not evidence_at_most(rules, b, a) > rules.level + LEAST_PRICE:
         return False
     z = evidence(rules, b, a)
@@ -78,7 +76,7 @@ def is_worth_testing(rules, t, b, a):
 def surplus(rules, t, b, a):
     if not b.tested_mean > a.tested_mean:
         return -rules.level
-    return max(plain_log_e(rules, b, a, 0.0, np.inf), 0.0) - rules.level
+    return max(log_of_pair(rules, b, a, 0.0, np.inf), 0.0) - rules.level
 
 
 def is_worth_a_try(rules, level, z, n_b, mean_b, n_a, mean_a):
@@ -88,8 +86,9 @@ def is_worth_a_try(rules, level, z, n_b, mean_b, n_a, mean_a):
     is the sum of these two tilts. In 23 of 1.3 million random states the difference was smaller than the one used here,
     by at most 0.06 nats.
     """
-    m = (n_b * mean_b + n_a * mean_a) / (n_b + n_a)
-    s = math.sqrt(2.0 * z * (1.0 / n_b + 1.0 / n_a) / tilt_variance(rules, m))  # as if V were constant
+    n = n_b + n_a
+    m = (n_b * mean_b + n_a * mean_a) / n
+    s = math.sqrt(2.0 * z * n / (tilt_variance(rules, m) * n_b * n_a))  # as if V were constant
     usual = rules.ranges[range_of(rules, m)][USUAL]
     unusual = math.log(min(s, 4.0) / usual) / rules.tilt_width
     least = max(0.3 - 0.7 * max(unusual, 0.0), -0.6) - 0.04 * max(z - 12.0, 0.0)
@@ -103,35 +102,23 @@ def tilt_variance(rules, m):
     return max(-2.0 * log, 1e-300) / (row[TILT] * row[TILT])
 
 
-def plain_log_e(rules, b, a, no, yes):
-    """log E_{b,a} without an epsilon, starting from the pooled mean."""
+@slot
+def log_of_pair(rules, b, a, no, yes):
+    """log E_{b,a} without an epsilon, starting from the pooled mean; `champion` has another sum and start."""
     gap = b.tested_mean - a.tested_mean
     n = b.tested + a.tested
     m = (b.tested * b.tested_mean + a.tested * a.tested_mean) / n
     return least_of_all_ranges(rules, b, a, m, gap * (a.tested / n), gap, 0.0, no, yes)
 
 
-def is_settled_within(rules, t, b, a):
-    return is_shown(rules, t, b, a, rules.epsilon)
-
-
-def surplus_within(rules, t, b, a):
-    return excess(rules, t, b, a, rules.epsilon)
-
-
-def is_worth_testing_within(rules, t, b, a):
-    return may_be_shown(rules, b, a, rules.epsilon)
-
-
 def is_shown(rules, t, b, a, epsilon):
-    if not may_be_shown(rules, b, a, epsilon):
+    if not may_be_shown_slot(rules, b, a, epsilon):
         return False
     return log_e_within(rules, b, a, epsilon, rules.level, rules.level) > rules.level
 
 
-@slot
 def may_be_shown(rules, b, a, epsilon):
-    """Whether `is_shown` may be true: the same for any epsilon as `is_worth_testing`. `hedged` replaces it."""
+    """The same for any epsilon as `may_beat`; `hedged` replaces it."""
     part_b, part_a = parts_at(rules, b.tested, b.tested_mean, a.tested, a.tested_mean, epsilon)
     z = part_b + part_a
     return z > rules.level + LEAST_PRICE and is_worth_a_try(
@@ -353,10 +340,11 @@ class Contrast(Threshold):
     name = "contrast"
     proof = "Ville's inequality for a mixture of tilts"
     proven_for: ClassVar[tuple[str, ...]] = ALL_FAMILIES
-    functions: ClassVar[tuple[Any, ...]] = (required, has_prices, beats, is_worth_testing, surplus)
-    within = (
-        ("is_settled", is_settled_within), ("is_worth_testing", is_worth_testing_within), ("surplus", surplus_within),
-        is_shown, excess,
+    functions: ClassVar[tuple[Any, ...]] = (
+        shown.required, shown.has_prices, beats, is_worth_testing, surplus, may_be_shown,
+    )  # fmt: skip
+    within: ClassVar[tuple[Any, ...]] = (
+        shown.is_settled, shown.is_worth_testing, shown.surplus, is_shown, excess,
     )  # fmt: skip
     rule_fields: ClassVar[Fields] = {
         "tilts": np.zeros((COUNT, 6)),

@@ -25,10 +25,7 @@ from cabai.core.state import Fields
 from cabai.families import Family
 from cabai.families.slots import remainder
 from cabai.thresholds.base import ALL_FAMILIES, Threshold
-
-
-def required(t, rules):
-    return rules.level
+from cabai.thresholds.shown import required
 
 
 def weigh(arm, rules):

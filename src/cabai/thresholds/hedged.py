@@ -36,7 +36,6 @@ from cabai.thresholds.contrast import (
     Contrast,
     is_worth_a_try,
     log_e,
-    plain_log_e,
 )
 from cabai.thresholds.in_order import InOrder
 from cabai.thresholds.tilts import PRICE, RATE, SCALES, WEIGHT, scales
@@ -133,12 +132,8 @@ def are_worth_a_try(rules, price, stakes_b, stakes_a, m, epsilon):
     return up * up > least * float(stakes_b[SQUARES]) or down * down > least * float(stakes_a[SQUARES])
 
 
-def is_worth_testing(rules, t, b, a):
+def may_beat(rules, b, a):
     return may_be_shown(rules, b, a, 0.0)
-
-
-def beats(rules, t, b, a):
-    return may_be_shown(rules, b, a, 0.0) and plain_log_e(rules, b, a, rules.level, rules.level) > rules.level
 
 
 def staked_equally(x: Any, y: Any) -> tuple[float, float, float, float]:
@@ -166,7 +161,7 @@ class Hedged(InOrder, Contrast):
     name = "hedged"
     proof = "Ville's inequality for a mixture of tilts that follow the pulls"
     proven_for = ("gaussian",)
-    functions = (*Contrast.functions, credit, beats, is_worth_testing, may_be_shown, pair_log_e)
+    functions = (*Contrast.functions, credit, may_beat, may_be_shown, pair_log_e)
     rule_fields: ClassVar[Fields] = {**Contrast.rule_fields, "log_contrast": 0.0, "scales": np.zeros((SCALES, 3))}
     arm_fields: ClassVar[Fields] = {"stakes": np.zeros(4)}  # the sums of its sequence
 

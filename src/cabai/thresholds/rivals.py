@@ -44,7 +44,7 @@ def credit(arms, run, rules, b, pulls, reward):
             else:
                 third, last = a, mean
     if b == first:
-        of_second, of_others = lead(arms, rules, b, third), lead(arms, rules, b, second)
+        of_second, of_others = lead(arms, rules, b, third, best - last), lead(arms, rules, b, second, best - next_best)
         for a in range(len(arms)):
             if a != b:
                 arm = arms[a]
@@ -53,7 +53,7 @@ def credit(arms, run, rules, b, pulls, reward):
                     count_for(rules, arm, arms[b], pulls, reward)
     elif b == second:
         arm, n_a = arms[first], float(arms[first].pulls)
-        if n_a * lead(arms, rules, b, third) > n_a + n:
+        if n_a * lead(arms, rules, b, third, next_best - last) > n_a + n:
             count_for(rules, arm, arms[b], pulls, reward)
 
 
@@ -64,15 +64,13 @@ def count_for(rules, arm, b, pulls, reward):
     arm.rival_rewards += reward
 
 
-def lead(arms, rules, b, x):
-    """e^(4 Z_{b,x}); very large if there is no such arm x."""
+def lead(arms, rules, b, x, gap):
+    """e^(4 Z_{b,x}) for this gap of their means; very large if there is no such arm x."""
     if x < 0:
         return math.exp(LARGEST)
-    one, other = arms[b], arms[x]
-    gap = float(one.mean) - float(other.mean)
     if not gap > 0.0:
         return 1.0
-    return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, one, other), LARGEST))
+    return math.exp(min(CLEARLY * 0.5 * gap * gap / gap_variance(rules, arms[b], arms[x]), LARGEST))
 
 
 @slot

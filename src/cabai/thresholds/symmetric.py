@@ -13,18 +13,7 @@ until two differ. In u and v these do not count.
 
 log u_i is concave in m: its minimum from the lowest reward of b up to m is at one of the two ends. So E is at least the
 minimum over a single m, between the lowest reward of b and the highest of a, with min(u_i(lowest), u_i(m)) in place of
-u_i(m_b), and likewise for v_j.
-
-The mean of exp(l d - l² d²/2) is at most 1. With u = l (y - mu) and c = 1 + l (m - mu) >= 1 the exponent is
-u c - (c² - 1)/2 - u²/2, and by symmetry the mean is that of exp(-(c² - 1)/2 - u²/2) cosh(u c). Let M(c) be the maximum
-over u of log cosh(u c) - u²/2. M(1) = 0, since cosh x <= exp(x²/2); at the maximum u = c tanh(u c) <= c, so
-M'(c) = u tanh(u c) = u²/c <= c, the derivative of (c² - 1)/2.
-
-Chance is small. Fix b and a. In the order of asking, each reward multiplies every term of the sum at m_b = mu_b and
-m_a = mu_a by a factor of mean at most 1, given the past: what sets a scale is known before the scale is used, and a
-reward at m multiplies a sign test by 1. So the sum there is a nonnegative supermartingale that starts at 1, and by
-Ville's inequality it ever reaches (K - 1)/delta with probability at most delta/(K - 1). If mu_b <= mu_a - epsilon, E is
-never above it, for all these epsilon at once.
+u_i(m_b), and likewise for v_j. The proof is in docs/theory/symmetric.md.
 """
 
 from __future__ import annotations
@@ -37,14 +26,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.choosing import find_challenger
+from cabai.core.choosing import find_highest as find_highest_end
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
 from cabai.families import Family, UnknownVariance
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
-from cabai.thresholds import tilts
+from cabai.thresholds import shown, tilts
 from cabai.thresholds.base import Threshold
-from cabai.thresholds.contrast import LARGE, LOG_RATIO, NEGLIGIBLE, has_prices, required
+from cabai.thresholds.contrast import LARGE, LOG_RATIO, NEGLIGIBLE
 
 ASIDE = 3  # the least number of rewards that set an arm's scale
 COUNT, LARGEST = 64, 2.0 * tilts.RATIO**14  # from 3400 to 1e-11, in units of 1/scale: the scale may be far off
@@ -98,22 +89,6 @@ def weigh(arm, rules):
     if arm.aside > 0:
         known = arm.aside - 1
         arm.own_variance = (arm.squares + known * arm.scale * arm.scale) / max(arm.pulls - 2, known)
-
-
-def beats(rules, t, b, a):
-    return is_shown(rules, t, b, a, 0.0)
-
-
-def is_settled_within(rules, t, b, a):
-    return is_shown(rules, t, b, a, rules.epsilon)
-
-
-def surplus(rules, t, b, a):
-    return excess(rules, t, b, a, rules.epsilon)
-
-
-def is_worth_testing(rules, t, b, a):
-    return may_be_shown(rules, b, a, rules.epsilon)
 
 
 def is_shown(rules, t, b, a, epsilon):
@@ -299,41 +274,27 @@ def is_lacking(arm, rules):
 
 
 def find_highest(arms, run, rules):
-    """The arm with the best mean, unless another arm's upper end is higher by more than epsilon.
-
-    The upper end is the largest q with N log(1 + (q - mean)²/V)/2 <= log t, for gaussian rewards. First come arms with
-    too few rewards for any decision: the variance of three rewards may be so far off that an arm is not pulled again.
-    """
-    level = math.log(run.t)
-    highest, end = 0, -np.inf
+    """The arm with the highest upper end; but first arms with too few rewards for any decision: the variance of three
+    rewards may be so far off that an arm is not pulled again."""
+    fewest = 0
     for a in range(1, len(arms)):
-        if arms[a].pulls < arms[highest].pulls:
-            highest = a
-    if is_lacking(arms[highest], rules):
-        return highest
-    for a in range(len(arms)):
-        arm = arms[a]
-        own = arm.mean + math.sqrt(arm.own_variance * math.expm1(min(2.0 * level / arm.pulls, LARGE)))
-        if a != run.leader:
-            own -= rules.epsilon
-        if own > end:
-            highest, end = a, own
-    return highest
+        if arms[a].pulls < arms[fewest].pulls:
+            fewest = a
+    return fewest if is_lacking(arms[fewest], rules) else find_highest_end(arms, run, rules)
 
 
-def find_challenger(arms, run, rules, l):  # noqa: E741
-    """The arm that the leader l is furthest from beating, about."""
-    challenger, least = -1, np.inf
-    for a in range(len(arms)):
-        if a != l:
-            n_b, n_a, gap = arms[l].pulls, arms[a].pulls, arms[l].mean - arms[a].mean + rules.epsilon
-            z = 0.0
-            if gap > 0.0:
-                up, down = parts(n_b, arms[l].own_variance, n_a, arms[a].own_variance, gap)
-                z = min(up + down, LOG_2 * min(n_b, n_a))
-            if challenger < 0 or z < least:
-                challenger, least = a, z
-    return challenger
+def end_of(rules, arm, level):
+    """The largest q with N log(1 + (q - mean)²/V)/2 <= log t, for gaussian rewards."""
+    return arm.mean + math.sqrt(arm.own_variance * math.expm1(min(2.0 * level / arm.pulls, LARGE)))
+
+
+def margin_of(rules, l, a):  # noqa: E741
+    """About how far the leader l is from beating arm a."""
+    n_l, n_a, gap = l.pulls, a.pulls, l.mean - a.mean + rules.epsilon
+    if not gap > 0.0:
+        return 0.0
+    up, down = parts(n_l, l.own_variance, n_a, a.own_variance, gap)
+    return min(up + down, LOG_2 * min(n_l, n_a))
 
 
 def coin(rules, leader, challenger):
@@ -403,9 +364,12 @@ class Symmetric(Threshold):
     name = "symmetric"
     proof = "Ville's inequality for a mixture of self-normalised tilts"
     proven_for = ("symmetric",)
-    functions = required, has_prices, keep, weigh, beats, is_worth_testing, surplus
-    within = ("is_settled", is_settled_within), surplus, is_shown, excess, parts_shown
-    choosing = find_highest, find_challenger, coin
+    functions = (
+        shown.required, shown.has_prices, keep, weigh, shown.beats, shown.is_worth_testing, shown.surplus, is_shown,
+        excess, may_be_shown,
+    )  # fmt: skip
+    within = shown.is_settled, shown.surplus, is_shown, excess, parts_shown
+    choosing = find_highest, find_challenger, end_of, margin_of, coin
     rule_fields: ClassVar[Fields] = {"tilts": np.zeros((COUNT, 5))}
     arm_fields: ClassVar[Fields] = {
         "aside": 0,  # the number of first rewards that have set the scale; 0 while it is not known

@@ -21,7 +21,6 @@ REWARDS = {
 
 
 def question(status: Status) -> str:
-    """The question that the study answers."""
     best = "largest" if status.direction == "maximize" else "smallest"
     what = f"Which of {len(status.arms)} arms has the {best} mean reward"
     if status.items is not None:

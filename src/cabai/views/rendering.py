@@ -43,12 +43,10 @@ def environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """A file of templates/ with these values."""
     return environment().get_template(template).render(**values)
 
 
 def asset(name: str) -> str:
-    """The text of a style sheet or script."""
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -63,14 +61,12 @@ def about(view: StudyView) -> dict[str, Any]:
 
 
 def fragments(view: StudyView) -> dict[str, str]:
-    """The parts of a study's page, by name, in their order."""
     values, last = about(view), ["arms"] if len(view.status.arms) > FEW else []
     order = [name for name in PARTS if name not in last] + last
     return {name: render(f"{name}.html", **values) for name in order}
 
 
 def page(view: StudyView) -> str:
-    """The page of a study."""
     return render("page.html", parts=fragments(view), status=view.status)
 
 

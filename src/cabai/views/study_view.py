@@ -58,8 +58,7 @@ def table_of(status: Status) -> tuple[list[ArmRow], tuple[str, str] | None]:
 
 
 def left(status: Status) -> tuple[str, int] | None:
-    """How many arms may still be the answer, and what to call them; None if the test does not say, or if one that is
-    good enough was found."""
+    """How many arms may still be the answer, and what to call them; None if that is not known, or over."""
     if status.decision is not None and status.epsilon:
         return None
     if status.goal == "best" and all(arm.may_be_best is not None for arm in status.arms):

@@ -34,8 +34,8 @@ def opened(
     if engine is None:
         return Threads(workers)
     given: dict[str, Any] = {"address": address} if engine in ADDRESSED else {}
-    name = engine
-    if is_client(engine):
+    name, dask = engine, sys.modules.get("distributed")  # which is not loaded to look
+    if dask is not None and isinstance(engine, dask.Client):
         name, given = "dask", {"client": engine}
     if not isinstance(name, str) or name not in NAMES:
         raise InvalidInput(
@@ -44,9 +44,3 @@ def opened(
         )
     found: Engine = getattr(import_module(f"cabai.simulation.engines.{name}"), NAMES[name])(workers=workers, **given)
     return found
-
-
-def is_client(value: Any) -> bool:
-    """Whether it is a client of Dask, without loading Dask for it."""
-    distributed = sys.modules.get("distributed")
-    return distributed is not None and isinstance(value, distributed.Client)

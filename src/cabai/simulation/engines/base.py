@@ -27,13 +27,11 @@ class Engine(ABC):
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time."""
         return self.workers or os.cpu_count() or 1
 
     @property
     def aim(self) -> float:
-        """Seconds that a task should take: longer with many cores, because one scheduler could not keep up with
-        them."""
+        """Seconds that a task should take: longer with many cores, or one scheduler could not keep up with them."""
         return min(max(1.0, self.cores / 100), 1.8)
 
     @property

@@ -1,8 +1,9 @@
 """GPUs of this machine, by numba-cuda: the functions that a CPU runs are compiled for the GPU as they are.
 
-A thread runs a trajectory to its end, then the next one that nobody has taken; a launch is a task of about a second. A
-GPU runs threads in groups of 32, in which all do the same thing or wait. So threads that are done wait for a few others
-of their group, and then take new trajectories together.
+A thread runs a trajectory to its end, then the next one that nobody has taken; a launch is a task of about a second.
+GPUs run threads in groups of 32, of which all do the same thing or wait, and they wait for code that no thread has just
+run. So all threads of a multiprocessor are one block and go on together: those that pull make a pull, and those whose
+trajectory is over, or that want to test, wait until many of them do.
 """
 
 from __future__ import annotations
@@ -24,23 +25,26 @@ from cabai.errors import EngineFailed
 from cabai.simulation.engines.base import Engine
 from cabai.simulation.truth import open_streams, pull, pulls_of_a_choice
 from cabai.simulation.work import Part, Rows, Work
-from cabai.support.specialise import binding, copied, function_for, plain_functions_of
+from cabai.support.specialise import binding, called_apart, copied, function_for, plain_functions_of
 from cabai.support.validation import InvalidInput, optional
 
 TASKS = 3  # per GPU at a time: while one ends or is summed up, the others keep the GPU busy
+FEW = 8  # arms: their number is then a constant of the kernel, and loops over them are written out
 MOST_BYTES = 2**28  # of the results of one task
 STATE_SHARE = 0.1  # of the GPU's free memory, for the trajectories that are under way in one task
 NEXT, PULL, TEST, OVER = range(4)  # what a thread does: wait for a trajectory, pull, wait for a test, nothing more
 TAKEN, NO_SUCH_ARM = range(2)  # counts: of trajectories, and whether a policy chose an arm that does not exist
+TOOLKIT = "numba.cuda.cudadrv.", "cuda."  # modules of errors that are about the GPU or its driver, not about code
+loading = threading.Lock()  # numba-cuda cannot load a kernel for two threads at the same time
 IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "0"  # by numba-cuda, in Python
 
 
 class Tuning(NamedTuple):  # of a kernel; it changes no result
-    threads: int = 64  # of a block
-    refill: int = 8  # how many threads of a group wait until they take new trajectories
-    gather: int = 1  # how many wait for a full test, which is rare and takes long, before it is made
-    registers: int | None = None  # of a thread, at most
-    large: int = 0  # bytes of code: longer functions are called, not inlined, as are those marked `apart`; 0: none
+    threads: int = 640  # of a block, at most
+    refill: int = 1  # how many eighths of them wait until they take new trajectories
+    gather: int = 3  # how many eighths of those at work wait for a full test, which is rare and takes long
+    registers: int | None = 96  # of a thread, at most
+    large: int = 1000  # bytes of code: see `called_apart`
     local: int = 1024  # a trajectory's state is kept in local memory if it has at most this many words
 
 
@@ -61,12 +65,12 @@ def run_trajectories(
         words, arms_end = states[cuda.grid(1)], RUN_WORDS + len(first_arms) * ARM_WORDS
         runs, all_arms = words[:RUN_WORDS].view(RUN_KIND), words[RUN_WORDS:arms_end].view(ARM_KIND)
         truth_here = words[arms_end:].view(TRUTH_KIND)
-    run, arms, truth = records(runs)[0], records(all_arms), records(truth_here)
-    K = len(arms)  # in local memory, a constant
+    K = ARMS if IS_LOCAL and ARMS <= FEW else len(first_arms)
+    run, arms, truth = records(runs)[0], records(all_arms[:K]), records(truth_here[:K])
     row, reached, mark, doing, is_spent = np.int64(0), np.int64(0), np.int64(0), np.int64(NEXT), False
     while True:
         waiting, working = votes(doing == NEXT), votes(doing == PULL)
-        if waiting >= REFILL or working == 0:
+        if 8 * waiting >= REFILL * cuda.blockDim.x or working == 0:
             if waiting == 0 and working == 0:
                 break
             if doing == NEXT:
@@ -96,8 +100,8 @@ def run_trajectories(
                 is_over = run.t >= max_pulls or run.spent >= max_cost
                 if is_spent or (run.t >= K and (is_over or may_stop(arms, run, rules[reached]))):
                     doing = np.int64(TEST)
-        is_time = votes(doing == TEST) >= GATHER or votes(doing == PULL) == 0
-        if is_time and doing == TEST:
+        wanting, working = votes(doing == TEST), votes(doing == PULL)
+        if doing == TEST and 8 * wanting >= GATHER * (wanting + working):
             doing = np.int64(PULL)
             while not is_spent and reached < len(rules) and stop(arms, run, rules[reached]):
                 write(arms, run, run.leader, results[row, reached], pulls[row, reached])
@@ -111,8 +115,8 @@ def run_trajectories(
 
 
 def votes(is_so):
-    """Of how many threads of the group this is so; all of them call this together."""
-    return np.int64(cuda.popc(cuda.ballot_sync(0xFFFFFFFF, is_so)))
+    """Of how many threads of the block this is so; all of them call this together, and wait for each other."""
+    return np.int64(cuda.syncthreads_count(np.int32(is_so)))
 
 
 def as_they_are(records):
@@ -140,7 +144,8 @@ def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
         launch = compiled_kernel(tuple(called.items()), kinds, count, tuning._replace(threads=0, local=0))
     except Exception as error:
         work.compiled()  # if it cannot be compiled for a CPU either, this says why
-        raise unusable(setup, (setup.choose, setup.stop, called["pull"]), error) from error
+        blamed = () if type(error).__module__.startswith(TOOLKIT) else (setup.choose, setup.stop, called["pull"])
+        raise unusable(setup, blamed, error) from error
     rules = np.repeat(np.array([setup.rules]), len(work.levels))
     rules["level"] = work.levels
     return launch, rules, words
@@ -148,8 +153,7 @@ def kernel_of(work: Work, tuning: Tuning) -> tuple[Any, NDArray[Any], int]:
 
 @lru_cache(maxsize=64)
 def compiled_kernel(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...], arms: int, tuning: Tuning) -> Any:
-    """Compile `run_trajectories` for these functions, records and number of arms, or load it; with 0 arms, for any
-    number, which are then in global memory."""
+    """Compile `run_trajectories` for these functions, records and number of arms (0 is any number), or load it."""
     from numba import from_dtype, types
     from numba.cuda.core import config
     from numba.cuda.cudadrv import nvvm
@@ -160,14 +164,15 @@ def compiled_kernel(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...],
     arm, run, rules, truth = kinds
     constants: dict[str, Any] = {
         "ARM_KIND": arm, "RUN_KIND": run, "TRUTH_KIND": truth, "RUN_WORDS": run.itemsize // 8,
-        "ARM_WORDS": arm.itemsize // 8, "ARMS": arms or 1, "IS_LOCAL": arms > 0, "REFILL": tuning.refill,
-        "GATHER": tuning.gather, "UNFINISHED": UNFINISHED,
+        "ARM_WORDS": arm.itemsize // 8, "ARMS": arms or 1, "IS_LOCAL": arms > 0, "UNFINISHED": UNFINISHED,
+        "REFILL": tuning.refill, "GATHER": tuning.gather,
     }  # fmt: skip
     constants["cuda"] = cuda = numba_cuda()
     if IS_SIMULATED:
         constants |= {"records": Records, "value": lambda record: record._item._ary, "votes": int}
         return cuda.jit(copied(run_trajectories, dict(called) | constants))
-    function = copied(run_trajectories, {name: on_device(each, tuning.large) for name, each in called} | constants)
+    apart = called_apart(dict(called).values(), tuning.large)
+    function = copied(run_trajectories, {name: on_device(each, apart) for name, each in called} | constants)
     inside = [each for _, one in called for each in functions_in(one)]
     parts = repr(([f"{each.__module__}.{each.__qualname__}" for each in inside], kinds, arms, tuning))
     function.__qualname__ += "_" + hashlib.sha256(parts.encode()).hexdigest()[:12]
@@ -179,23 +184,22 @@ def compiled_kernel(called: tuple[tuple[str, Any], ...], kinds: tuple[Any, ...],
     )  # fmt: skip
     with _settings_changed:  # they are those of the whole process, and some are private
         before = config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT
-        config.CACHE_DIR = cache_directory() if all(map(is_ours, inside)) else ""
+        config.CACHE_DIR = folder = cache_directory() if all(map(is_ours, inside)) else ""
         nvvm.compile_ir = lambda *code, **options: before[1](*code, **options | {"fma": False})  # rounded as on a CPU
         nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_GLOBAL  # threads would read tables there one by one
         try:
-            cached = bool(config.CACHE_DIR)
-            return cuda.jit(signature, max_registers=tuning.registers, lto=False, cache=cached)(function)
+            return cuda.jit(signature, max_registers=tuning.registers, lto=False, cache=bool(folder))(function)
         finally:
             config.CACHE_DIR, nvvm.compile_ir, nvvm.ADDRSPACE_CONSTANT = before
 
 
 @cache
-def on_device(function: Any, large: int) -> Any:
+def on_device(function: Any, apart: frozenset[Any]) -> Any:
     """A function for the GPU, and with it every plain function that it calls."""
-    helpers = {name: on_device(each, large) for name, each in plain_functions_of(function).items()}
+    helpers = {name: on_device(each, apart) for name, each in plain_functions_of(function).items()}
     helpers |= {"cuda": numba_cuda()} if function is votes else {}
     found = numba_cuda().jit(device=True)(copied(function, helpers) if helpers else function)
-    if large and (getattr(function, "apart", False) or len(function.__code__.co_code) > large):
+    if function in apart:
         compile_device = found.compile_device
 
         def compile_apart(*kinds: Any) -> Any:
@@ -209,7 +213,7 @@ def on_device(function: Any, large: int) -> Any:
 
 class Cuda(Engine):
     where = "on the GPU"
-    aim, shortest, pilot = 1.0, 1.0, 2**14
+    aim, shortest, pilot = 2.0, 2.0, 2**15  # seconds with waiting for the tasks before it; trajectories
 
     def __init__(self, workers: int | None = None, tuning: Tuning | None = None) -> None:
         """All GPUs of this machine, or the first `workers` of them."""
@@ -217,24 +221,28 @@ class Cuda(Engine):
         if not IS_SIMULATED and not cuda.cudadrv.driver.driver.is_available:
             raise EngineFailed("engine 'cuda' needs an NVIDIA GPU with its driver, and this machine has none.")
         self.workers, self.tuning, self.stopped = workers, tuning or Tuning(), threading.Event()
-        self.places = list(range(len(cuda.gpus)))[:workers] * (1 if IS_SIMULATED else TASKS)
-        self.next_place, self.pool = cycle(self.places), ThreadPoolExecutor(self.cores)
+        self.gpus = range(len(cuda.gpus))[:workers]
+        self.next_gpu, self.pool = cycle(self.gpus), ThreadPoolExecutor(self.room)
 
-    @property
-    def cores(self) -> int:
-        return len(self.places)
+    cores = property(lambda self: len(self.gpus))
+    room = property(lambda self: len(self.gpus) * (1 if IS_SIMULATED else TASKS))
 
     def most(self, work: Work) -> int:
         return max(1, MOST_BYTES // work.row_bytes)
 
     def share(self, work: Work) -> Any:
-        with numba_cuda().gpus[0]:
-            return work, *kernel_of(work, self.tuning)
+        try:
+            with numba_cuda().gpus[0]:
+                return work, *kernel_of(work, self.tuning)
+        except Exception as error:
+            if (explained := self.explained(error)) is error:
+                raise
+            raise explained from error
 
     prepare = share
 
     def submit(self, shared: Any, first: int, count: int) -> Future[Part]:
-        return self.pool.submit(self.run, next(self.next_place), shared, first, count)
+        return self.pool.submit(self.run, next(self.next_gpu), shared, first, count)
 
     def run(self, gpu: int, shared: Any, first: int, count: int) -> Part:
         started, work = time.perf_counter(), shared[0]
@@ -270,14 +278,15 @@ class Cuda(Engine):
         return found
 
     def blocks(self, launch: Any, words: int, count: int) -> tuple[int, int]:
-        """How many blocks of how many threads to launch: as many as registers and memory allow to run at a time."""
+        """How many blocks of how many threads: one for each multiprocessor, as large as registers and memory allow."""
         if IS_SIMULATED:
             return 2, 1
-        threads, cuda = self.tuning.threads, numba_cuda()
-        there = max(1, min(32, 2048 // threads, 2**16 // (threads * (-(-launch.get_regs_per_thread() // 8) * 8))))
-        there *= cuda.get_current_device().MULTIPROCESSOR_COUNT
-        fit = int(STATE_SHARE * cuda.current_context().get_memory_info().free) // (8 * words * threads)
-        return max(1, min(there, fit, -(-count // threads))), threads
+        cuda, registers = numba_cuda(), -(-launch.get_regs_per_thread() // 8) * 8
+        many = cuda.get_current_device().MULTIPROCESSOR_COUNT
+        fit = int(STATE_SHARE * cuda.current_context().get_memory_info().free) // (8 * words)  # threads in all
+        most = min(self.tuning.threads, 2**16 // registers, fit // many, -(-count // many) + 31)
+        threads = 32 * max(1, most // 32)
+        return max(1, min(many, fit // threads, -(-count // threads))), threads
 
     def cancel(self) -> None:
         self.stopped.set()
@@ -286,9 +295,6 @@ class Cuda(Engine):
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def explained(self, error: Exception) -> Exception:
-        if type(error).__module__.startswith(("numba.", "cuda.")):
+        if type(error).__module__.startswith(("numba.", *TOOLKIT)):
             return EngineFailed(f"the GPU cannot do this work: {str(error).strip().splitlines()[0]}")
         return error
-
-
-loading = threading.Lock()  # numba-cuda cannot load a kernel for two threads at the same time

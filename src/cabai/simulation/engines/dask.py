@@ -28,31 +28,27 @@ class Dask(Cluster):
     def __init__(self, client: Any = None, address: str | None = None, workers: int | None = None) -> None:
         """The client given, the scheduler at an address, the current client, or a new cluster of this machine."""
         distributed = optional("distributed")
-        self.workers, self.started = workers, []  # type: ignore[var-annotated]
+        self.workers, self.started = workers, list[Any]()
         if client is None and address is None:
             with suppress(ValueError):  # there is none
                 client = distributed.default_client()
         if client is None:
-            client = self.new_client(distributed, address)
+            if address is None:
+                cluster = distributed.LocalCluster(
+                    n_workers=workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0",
+                    silence_logs=logging.CRITICAL,
+                )  # fmt: skip
+                self.started.append(cluster)
+            try:
+                client = distributed.Client(address or cluster, set_as_default=False)
+            except (OSError, ValueError) as error:
+                raise EngineFailed(f"cannot reach a Dask scheduler at {address}: {error}") from error
+            self.started.insert(0, client)
+            if address is None:
+                client.run(task.ignore_interrupts)
         if client.asynchronous:
             raise InvalidInput("engine must be a dask.distributed.Client that is not asynchronous.")
         self.client, self.executor = client, client.get_executor(pure=False)
-
-    def new_client(self, distributed: Any, address: str | None) -> Any:
-        if address is None:
-            cluster = distributed.LocalCluster(
-                n_workers=self.workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )  # fmt: skip
-            self.started.append(cluster)
-        try:
-            client = distributed.Client(address or cluster, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise EngineFailed(f"cannot reach a Dask scheduler at {address}: {error}") from error
-        self.started.insert(0, client)
-        if address is None:
-            client.run(task.ignore_interrupts)
-        return client
 
     def count(self) -> int:
         return sum(self.client.nthreads().values())
@@ -79,7 +75,6 @@ class Dask(Cluster):
 
 
 def run(packed: bytes, first: int, count: int) -> Part:
-    """The task, on a worker."""
     return task.run(packed, first, count, stopped_if_dropped)
 
 

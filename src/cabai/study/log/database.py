@@ -27,8 +27,7 @@ opening = threading.Lock()  # one storage at a time is opened
 
 
 def now() -> float:
-    """The machine's time, in seconds since 1970, read here and nowhere else, so that tests can move it by hand. It is
-    the clock of SQLite, which has none of its own; PostgreSQL has."""
+    """The machine's time, read nowhere else, so that tests can move it: SQLite's clock; PostgreSQL has its own."""
     return time.time()
 
 
@@ -45,36 +44,20 @@ class Conflict(DatabaseError):
 
 
 class Connection(Protocol):
-    """A connection in the middle of a transaction. Each method raises DatabaseError for whatever goes wrong."""
+    """A connection in the middle of a transaction. Each method raises DatabaseError for whatever goes wrong.
 
-    def begin(self) -> None:
-        """Begin the transaction, at the latest with the next statement."""
-        ...
+    `write` is for a statement that returns nothing, executed by the end of the transaction. After `lock`, nobody else
+    can change a study until the transaction ends; it returns the time by the database's clock, and the rows of
+    `tables.EVENTS` after this place.
+    """
 
-    def give_back(self) -> None:
-        """For others to use."""
-        ...
-
-    def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]:
-        """The rows that a statement returns."""
-        ...
-
-    def write(self, text: str, values: Sequence[Any] = ...) -> Any:
-        """A statement that returns nothing, executed by the end of the transaction."""
-        ...
-
-    def append(self, study: int, events: Iterable[Event]) -> None:
-        """Add events to a log."""
-        ...
-
-    def now(self) -> float:
-        """The time by the database's clock."""
-        ...
-
-    def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
-        """From now on nobody else can change a study, until the transaction ends. Returns the time, and the rows of
-        `tables.EVENTS` after this place."""
-        ...
+    def begin(self) -> None: ...  # at the latest with the next statement
+    def give_back(self) -> None: ...
+    def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]: ...
+    def write(self, text: str, values: Sequence[Any] = ...) -> Any: ...
+    def append(self, study: int, events: Iterable[Event]) -> None: ...
+    def now(self) -> float: ...
+    def lock(self, study: int, after: int) -> tuple[float, list[Any]]: ...
 
 
 Work = Callable[[Connection], T]
@@ -107,12 +90,10 @@ class Storage(ABC):
         return self._twice(lambda connection: connection.fetch(text, values))
 
     def now(self) -> float:
-        """The time by the database's clock."""
         return self._twice(lambda connection: connection.now())
 
     def _twice(self, work: Work[T], since: float | None = None, *, begins: bool = False) -> T:
-        """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat, as asking and
-        telling are."""
+        """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat."""
         try:
             try:
                 return self._once(work, since, begins)
@@ -158,7 +139,6 @@ class Storage(ABC):
         """Leave nothing of what failed, and no connection in an unknown state."""
 
     def commit(self, connection: Any) -> None:
-        """End the transaction of a `write`."""
         connection.commit()
 
     def is_prepared(self, fetch: Callable[[str], list[Any]]) -> bool:

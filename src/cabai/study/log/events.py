@@ -18,7 +18,9 @@ AMEND = "amend"  # words: JSON of {setting: [before, after]}, worker (who)
 STOP = "stop"  # words (why), arm (the decision, or who led), reward (the confidence); accepted: cost is its epsilon
 
 KINDS = {ASK, OFFER, RENEW, RELEASE, LAPSE, WITHDRAW, TELL, LOSE, COUNTS, IMPORT, AMEND, STOP}
+OF_A_PULL = (ASK, TELL, LOSE, IMPORT)
 RESULTS = (TELL, LOSE, COUNTS, IMPORT)  # of a pull, once
+MAY_DECIDE = (*RESULTS, WITHDRAW, AMEND)
 # Why a study stopped.
 EVIDENCE, MAX_COST, MAX_PULLS, CERTIFICATE, BY_HAND = "evidence", "max_cost", "max_pulls", "certificate", "by hand"
 ACCEPTED = "accepted"  # somebody took what was proven as the decision: the leader is within some epsilon of the best
@@ -29,8 +31,6 @@ REOPENING = {*LIMITS, "epsilon"}  # amendments after which a study that stopped 
 
 
 class Event(NamedTuple):
-    """One event of a study's log."""
-
     place: int  # in the log, from 1, without gaps
     kind: str
     time: float  # seconds since 1970, by the database's clock
@@ -46,47 +46,39 @@ class Event(NamedTuple):
 
 def check_event(event: Event, settings: Any) -> None:
     """Refuse an event that cabai cannot have written."""
-    kind = event.kind
+    kind, arm, item, reward, items = event.kind, event.arm, event.item, event.reward, settings.items
     if kind not in KINDS:
         raise wrong(event, "kind")
     if type(event.time) is not float or not math.isfinite(event.time):
         raise wrong(event, "time")
-    if kind in (ASK, TELL, LOSE, IMPORT):
-        arm, item = event.arm, event.item
-        if not is_arm(arm, settings) or type(event.pull) is not int:
-            raise wrong(event, "arm", "pull")
-        if (item is None) != (settings.items is None) or (
-            item is not None and not (type(item) is int and 0 <= item < settings.items.count)
-        ):
-            raise wrong(event, "item")
-    elif event.arm is not None and not is_arm(event.arm, settings):
+    is_pull = kind in OF_A_PULL
+    if (is_pull or arm is not None) and not (type(arm) is int and 0 <= arm < len(settings.arms)):
         raise wrong(event, "arm")
-    if kind in (TELL, LOSE, IMPORT):
-        if (event.reward is None) == (event.words is None) or not is_amount(event.cost):
+    if is_pull:
+        if type(event.pull) is not int:
+            raise wrong(event, "pull")
+        if item is not None if items is None else not (type(item) is int and 0 <= item < items.count):
+            raise wrong(event, "item")
+        if kind == ASK:
+            return
+        if (reward is None) == (event.words is None) or not is_amount(event.cost):
             raise wrong(event, "reward", "cost", "words")
-        if event.reward is not None and not (is_number(event.reward) and is_allowed(event.reward, settings)):
+        if reward is not None and not (
+            is_number(reward) and ("family" in settings.own or settings.family.allows_reward(reward))
+        ):
             raise wrong(event, "reward")
     elif kind == COUNTS:
         low, high = settings.family.mean_range
-        for a, pulls, reward, cost in json.loads(event.words or ""):
-            if not (0 <= a < len(settings.arms) and pulls > 0 and low <= reward / pulls <= high and is_amount(cost)):
+        for a, pulls, sum_, cost in json.loads(event.words or ""):
+            if not (0 <= a < len(settings.arms) and pulls > 0 and low <= sum_ / pulls <= high and is_amount(cost)):
                 raise wrong(event, "words")
     elif kind == STOP:
-        if event.words not in REASONS or (event.arm is None and event.words in DECISIONS):
+        if event.words not in REASONS or (arm is None and event.words in DECISIONS):
             raise wrong(event, "words", "arm")
-        if not is_amount(event.reward) or not event.reward <= 1:  # type: ignore[operator]
+        if not is_amount(reward) or not reward <= 1:  # type: ignore[operator]
             raise wrong(event, "reward")
         if event.words == ACCEPTED and not is_amount(event.cost):
             raise wrong(event, "cost")
-
-
-def is_arm(arm: Any, settings: Any) -> bool:
-    return type(arm) is int and 0 <= arm < len(settings.arms)
-
-
-def is_allowed(reward: float, settings: Any) -> bool:
-    """Whether a reward can have been told; a user's own family, which is not imported to read a log, is not asked."""
-    return "family" in settings.own or settings.family.allows_reward(reward)
 
 
 def wrong(event: Event, *fields: str) -> ValueError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,6 @@ IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.
 NO_EVENT = (None,)
 AT_A_TIME = 10_000  # statements in one message
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
-OPTIONS = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}  # of a connection, in a URL
 prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
 
 
@@ -49,25 +47,27 @@ class PostgresConnection:
 
     def __init__(self, driver: Any, pool: Pool) -> None:
         self.driver, self.pool, self.cursor = driver, pool, driver.cursor()
-        self.to_begin: str | None = None  # the statement that begins the transaction, until it is sent
-        self.writes: list[str] = []  # sent with the commit: each message takes a while
+        self.pending: list[str] = []  # sent before the next read, or with the commit: each message takes a while
+
+    def begin(self) -> None:
+        self.pending = [BEGIN]
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
-        self.start()
-        found: list[Any] = self.execute(tables.to_postgres(text), values).fetchall()
-        return found
+        self.send()
+        return self.execute(text.replace("?", "%s"), values).fetchall()  # type: ignore[no-any-return]
 
     def write(self, text: str, values: Sequence[Any] = ()) -> None:
         first, *rest = text.split("?")
         parts = [f"{self.literal(value)}{part}" for value, part in zip(values, rest, strict=True)]
-        self.writes.append(first + "".join(parts))
+        self.pending.append(first + "".join(parts))
 
     def append(self, study: int, events: Iterable[Event]) -> None:
         self.prepare()
         for event in events:
-            if len(self.writes) == AT_A_TIME:
+            if len(self.pending) == AT_A_TIME:
                 self.send()
-            self.writes.append(f"EXECUTE cabai_append ({study}, {', '.join(map(self.literal, event))})")
+            values = ", ".join(["NULL" if each is None else self.literal(each) for each in event])
+            self.pending.append(f"EXECUTE cabai_append ({study}, {values})")
 
     def now(self) -> float:
         return float(self.fetch(f"SELECT {tables.NOW}")[0][0])
@@ -78,40 +78,28 @@ class PostgresConnection:
             self.execute(tables.PREPARE)
             prepared.add(self.driver)
 
-    def begin(self) -> None:
-        self.to_begin = BEGIN
-
-    def start(self) -> None:
-        """Begin the transaction, if it has not begun."""
-        if self.to_begin is not None:
-            begin, self.to_begin = self.to_begin, None
-            self.execute(begin)
-
     def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
         """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
         self.prepare()
-        begin, self.to_begin = self.to_begin, None
-        texts = [begin, f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_tail ({int(study)}, {int(after)})"]
-        cursor = self.execute("; ".join(text for text in texts if text is not None))
-        if begin is not None:
+        before, self.pending = self.pending, []
+        texts = f"EXECUTE cabai_lock ({int(study)})", f"EXECUTE cabai_tail ({int(study)}, {int(after)})"
+        cursor = self.execute("; ".join([*before, *texts]))
+        for _ in before:
             cursor.nextset()
         now = cursor.fetchone()
         cursor.nextset()
         return (0.0, []) if now is None else (float(now[0]), cursor.fetchall() or [NO_EVENT])
 
     def commit(self) -> None:
-        """What is to be written, and the end of the transaction, in one message, with the values in its text. Not by a
-        pipeline: that takes the client half as long again."""
+        """Write, and end the transaction, in one message. (A pipeline takes the client half as long again.)"""
         if self.driver.pgconn.transaction_status == INERROR:  # PostgreSQL would roll back, and psycopg say nothing
             raise DatabaseError("the transaction has failed")
         self.send("COMMIT")
 
     def send(self, *last: str) -> None:
-        """Execute what is to be written."""
-        if self.writes:
-            self.start()
-        texts, self.writes = [*self.writes, *last], []
-        self.execute("; ".join(texts))
+        texts, self.pending = [*self.pending, *last], []
+        if texts:
+            self.execute("; ".join(texts))
 
     def execute(self, text: str, values: Sequence[Any] | None = None) -> Any:
         try:
@@ -135,15 +123,11 @@ class PostgresConnection:
 
 
 class PostgresStorage(database.Storage):
-    """A database of a PostgreSQL server with studies in it."""
-
     kind = tables.POSTGRES
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         """The URL as it may be shown, and the arguments of a connection."""
         self.url, self.pool = url, Pool(options)
-        if not (set(options) <= OPTIONS and re.fullmatch("[0-9]*", str(options.get("port", "")))):
-            raise self.unknown_options()  # psycopg has others, such as `autocommit`
         super().__init__()
 
     def _undo(self, connection: PostgresConnection, error: BaseException) -> None:
@@ -167,7 +151,7 @@ class PostgresStorage(database.Storage):
             except UnicodeError:
                 raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
             except psycopg.ProgrammingError:
-                raise self.unknown_options() from None
+                raise InvalidInput(f"storage {self.url} has options that the database does not know.") from None
             except psycopg.Error as error:
                 if not any(words in str(error) for words in NO_CONNECTION_LEFT):
                     raise DatabaseError(error) from error
@@ -179,9 +163,6 @@ class PostgresStorage(database.Storage):
                     ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 1.0)
-
-    def unknown_options(self) -> InvalidInput:
-        return InvalidInput(f"storage {self.url} has options that the database does not know.")
 
     def close(self) -> None:
         self.pool.close()
@@ -202,7 +183,6 @@ class Pool:
         self.idle: list[Any] = []
 
     def connection(self) -> Any:
-        """One that is not in use, in no transaction."""
         while True:
             try:
                 driver = self.idle.pop()
@@ -252,14 +232,12 @@ class Pool:
             driver.close()
 
     def close(self) -> None:
-        """Close those that are not in use."""
         with suppress(IndexError):
             while True:
                 self.forget(self.idle.pop())
 
     def abandon(self) -> None:
-        """In a forked process: neither use nor close the parent's connections. Their sockets are let go of, or the
-        server would not notice that the parent was killed, and keep its locks."""
+        """In a fork: let go of the parent's sockets without closing them, or its locks stay if it is killed."""
         nothing = os.open(os.devnull, os.O_RDWR)
         self.abandoned = list(self.made)  # never closed here
         for driver in self.abandoned:

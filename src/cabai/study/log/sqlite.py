@@ -37,8 +37,9 @@ class SqliteConnection:
         try:
             driver.execute("PRAGMA foreign_keys = ON")
             driver.execute("PRAGMA synchronous = FULL")
-            if file is not None:
-                use_wal(driver)
+            modes = ("PRAGMA journal_mode", "PRAGMA journal_mode = WAL")  # SQLite does not wait its turn for the second
+            if file is not None and not any(self.execute_unlocked(text).fetchone()[0] == "wal" for text in modes):
+                raise sqlite3.OperationalError("write-ahead logging is not possible in this folder")
             driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
         except BaseException:
             driver.close()
@@ -68,15 +69,20 @@ class SqliteConnection:
         last to come is served first; here all that wait have the same chance."""
         if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
             self.driver.rollback()
-        deadline = 0.0
+        try:
+            self.execute_unlocked("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise plain_error(error) from error
+
+    def execute_unlocked(self, text: str) -> sqlite3.Cursor:
+        """Execute a statement, as soon as no other process has the lock that it needs."""
+        deadline = time.monotonic() + database.PATIENCE
         while True:
             try:
-                self.driver.execute("BEGIN IMMEDIATE")
-                return
+                return self.driver.execute(text)
             except sqlite3.Error as error:
-                deadline = deadline or time.monotonic() + database.PATIENCE
                 if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise plain_error(error) from error
+                    raise
             time.sleep(random.uniform(*PAUSE))
 
     def commit(self) -> None:
@@ -152,16 +158,3 @@ class SqliteStorage(database.Storage):
                 if connection is not None:
                     connection.driver.close()
                 lock.release()
-
-
-def use_wal(driver: sqlite3.Connection) -> None:
-    """Switch a database file to write-ahead logging; SQLite does not wait its turn for that, so we do."""
-    deadline = time.monotonic() + database.PATIENCE
-    while driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        try:
-            if driver.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise sqlite3.OperationalError("write-ahead logging is not possible in this folder")
-        except sqlite3.Error as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
 
 from cabai.errors import StudyNotFound
 from cabai.study.log.database import Storage, opening
@@ -17,11 +16,6 @@ KINDS = "memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 # psycopg2 is another driver for the same servers: its URLs mean the same.
 POSTGRES_DRIVERS = ("", "psycopg", "psycopg2")
 DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": POSTGRES_DRIVERS, "postgres": POSTGRES_DRIVERS}
-SERVER = re.compile(
-    r"(?P<scheme>[\w+]+)://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
-    r"(?:(?:\[(?P<v6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>[^/?]*))?)?"
-    r"(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
-)
 
 # As it is shown, without the password and the options, where there may be a password too; and how to connect.
 ServerURL = tuple[str, dict[str, Any]]
@@ -29,8 +23,7 @@ _opened: dict[str, Storage] = {}
 
 
 def open_storage(url: str, *, make: bool = True) -> Storage:
-    """The storage at a URL, with its tables; the same object for the same URL. Unless `make`, a SQLite file must be
-    there already."""
+    """The storage at a URL, the same object for the same URL. Unless `make`, a SQLite file must be there."""
     place = checked_url(url)
     file = os.path.abspath(place) if isinstance(place, str) else None
     if not make and file is not None and not os.path.exists(file):
@@ -54,8 +47,7 @@ def storage_at(place: str | ServerURL | None) -> Storage:
 
 
 def checked_url(url: Any) -> str | ServerURL | None:
-    """The path of a SQLite file; None for studies in memory; or a server. An error never shows a URL: there may be a
-    password in it, anywhere if the URL is wrong."""
+    """The path of a SQLite file, None for memory, or a server. An error shows no URL: it may hold a password."""
     if not isinstance(url, str) or not url:
         given = repr(url) if isinstance(url, str) else f"a value of type {type(url).__name__}"
         raise InvalidInput(f"storage must be a URL such as sqlite:///cabai.db, got {given}.")
@@ -71,10 +63,10 @@ def checked_url(url: Any) -> str | ServerURL | None:
 
 
 def server_url(url: str) -> ServerURL:
-    """A database of a PostgreSQL server; anything else is refused."""
-    found = SERVER.fullmatch(url)
-    backend, _, driver = found["scheme"].lower().partition("+") if found else ("", "", "")
-    if found is None or backend not in DRIVERS:
+    """A database of a PostgreSQL server, as PostgreSQL's own library reads it; anything else is refused."""
+    scheme, mark, rest = url.partition("://")
+    backend, _, driver = scheme.lower().partition("+")
+    if not mark or backend not in DRIVERS:
         raise InvalidInput(f"storage must be {KINDS}, got {beginning(url)}.")
     if driver not in DRIVERS[backend]:
         raise InvalidInput(
@@ -82,22 +74,23 @@ def server_url(url: str) -> ServerURL:
         )
     if backend == "sqlite":
         raise InvalidInput(f"storage sqlite:// takes a file and nothing else: {KINDS}.")
-    if found["port"] and not re.fullmatch("[0-9]+", found["port"]):
-        raise InvalidInput(f"storage {beginning(url)} has a port that is not a number.")
-    if "%00" in url:
-        raise InvalidInput(f"storage {beginning(url)} must not contain NUL, here written %00.")
-    host, port, database = found["v6"] or found["host"], int(found["port"] or 0), found["database"]
-    if "@" in f"{host}{database}":  # part of a password, perhaps
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        options = conninfo_to_dict(f"postgresql://{rest}")
+    except ProgrammingError as error:
+        wrong = "cannot be read: write %40, %3A, %2F within a password"
+        if "query parameter" in str(error):
+            wrong = "has options that the database does not know"
+        raise InvalidInput(f"storage {beginning(url)} {wrong}.") from None
+    if "@" in f"{options.get('host')}{options.get('dbname')}":  # part of a password, perhaps
         raise InvalidInput(f"storage {beginning(url)} must have one @ at most: write %40, %3A, %2F within a password.")
-    user = None if found["user"] is None else unquote(found["user"])
-    shown = "" if user is None else quote(user, safe="") + ("" if found["password"] is None else ":***") + "@"
-    shown += f"[{host}]" if found["v6"] else host or ""
-    shown = f"postgresql://{shown}{f':{port}' if found['port'] else ''}{'' if database is None else f'/{database}'}"
-    if found["port"] and not 1 <= port <= 65535:
-        raise InvalidInput(f"the port in storage {shown} must be from 1 to 65535.")
-    named = {"user": user, "password": unquote(found["password"] or ""), "host": host, "port": port, "dbname": database}
-    options = dict(parse_qsl(found["query"] or "", keep_blank_values=True))
-    return shown, {"connect_timeout": 10} | {key: value for key, value in named.items() if value} | options
+    port = str(options.get("port") or 5432)
+    if not (re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
+        raise InvalidInput(f"the port in storage {beginning(url)} must be a number from 1 to 65535.")
+    shown = re.sub("^([^:/@]*):[^/@]*@", r"\1:***@", rest.partition("?")[0])
+    return f"postgresql://{shown}", {"connect_timeout": 10} | options
 
 
 def beginning(url: str) -> str:

@@ -7,11 +7,10 @@ seconds since 1970, UTC.
 
 from __future__ import annotations
 
-from functools import cache
-
 from cabai.study.log.events import Event
 
 VERSION = 1  # of the tables
+FORMAT = 1  # of a whole log in a file
 SQLITE, POSTGRES = "sqlite", "postgresql"
 
 WORDS = {  # by the kind of database; `number` counts studies, in the order in which they were created
@@ -48,10 +47,9 @@ COLUMNS = ("id", "name", "token", "request", "created", "recipe")
 STUDY = f"SELECT {', '.join(COLUMNS)} FROM cabai_study"
 FIND_STUDY = f"{STUDY} WHERE name = ?"
 STUDY_OF_ID = f"{STUDY} WHERE id = ?"
-IDS = "SELECT id FROM cabai_study ORDER BY number"
 NAMES = "SELECT name FROM cabai_study ORDER BY number"
 FIND_TOKEN = "SELECT id FROM cabai_study WHERE token = ?"
-ADD_STUDY = "INSERT INTO cabai_study (id, name, token, request, created, recipe) VALUES (?, ?, ?, ?, ?, ?)"
+ADD_STUDY = f"INSERT INTO cabai_study ({', '.join(COLUMNS)}, tests) VALUES (?, ?, ?, ?, ?, ?, ?)"
 DELETE_STUDY = "DELETE FROM cabai_study WHERE id = ?"
 # PostgreSQL. Who has waited for the lock must see what was committed meanwhile: so the events are read in a statement
 # of their own, sent in the same message. The clock is the database's, since those of workers may be wrong.
@@ -89,25 +87,10 @@ FAILURES = (  # by arm and reason, the most frequent first
 )
 
 SNAPSHOT = "SELECT place, state FROM cabai_snapshot WHERE study = ? AND version = ?"
-STUDIES = (  # and their snapshots
-    f"SELECT {', '.join(COLUMNS)}, place, state FROM cabai_study LEFT JOIN cabai_snapshot "
-    "ON study = id AND version = ? ORDER BY number"
-)
-TAILS = (  # of all studies, the events after their snapshots
-    f"SELECT {', '.join(f'cabai_event.{name}' for name in ('study', *Event._fields))} FROM cabai_event "
-    "LEFT JOIN cabai_snapshot ON cabai_snapshot.study = cabai_event.study AND cabai_snapshot.version = ? "
-    "WHERE cabai_event.place > coalesce(cabai_snapshot.place, 0) ORDER BY cabai_event.study, cabai_event.place"
-)
 KEEP_SNAPSHOT = (
     "INSERT INTO cabai_snapshot (study, version, place, state) VALUES (?, ?, ?, ?) ON CONFLICT (study) "
     "DO UPDATE SET version = excluded.version, place = excluded.place, state = excluded.state"
 )
-
-
-@cache
-def to_postgres(text: str) -> str:
-    """A statement as psycopg takes it."""
-    return text.replace("?", "%s")
 
 
 def numbered(text: str) -> str:

@@ -6,14 +6,11 @@ by hand raise the required level: see `levels`, and docs/theory/amending.md for 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from cabai.core.goal import BEST, checked_costs
-from cabai.datasets.race import PAIRED
-from cabai.study import levels
 from cabai.study.current import Transaction
 from cabai.study.log.events import ACCEPTED, AMEND, BY_HAND, CERTIFICATE, DECISIONS, EVIDENCE, MAX_PULLS, STOP
 from cabai.study.rules.telling import stop_at_limit
@@ -32,13 +29,26 @@ ENDED = {
 def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
     """Change settings; a study that stopped at a limit continues if that limit is no longer reached."""
     before, ended = transaction.state.settings, transaction.state.ended
-    after = amended(before, given)
-    changes = {name: [getattr(before, name), getattr(after, name)] for name in given}
-    said = by.endswith(RUN)  # what a run says is logged even if it was said before
-    changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1] or said}
-    if not changes:
-        return
-    if ended is not None and ended.words in ENDED and set(changes) != {"metadata"}:
+    certified = before.certified_pulls
+    if certified is not None and given.get(MAX_PULLS, 0) > certified:
+        raise InvalidInput(
+            f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
+            f"got {given[MAX_PULLS]}."
+        )
+    if "epsilon" in given:
+        given["epsilon"] = raised(before, given["epsilon"])
+    if "metadata" in given:
+        if not set(given["metadata"]) <= set(before.arms):
+            raise InvalidInput(
+                f"metadata must be a dictionary with names of arms as keys ({', '.join(before.arms)}), got "
+                f"{shown(given['metadata'])}."
+            )
+        both = before.metadata | given["metadata"]
+        given["metadata"] = {arm: both[arm] for arm in before.arms if both.get(arm) is not None}
+    changes = {name: [getattr(before, name), value] for name, value in given.items()}
+    if not by.endswith(RUN):  # what a run says is logged even if it was said before
+        changes = {name: [old, new] for name, (old, new) in changes.items() if old != new}
+    if changes and ended is not None and ended.words in ENDED and set(changes) != {"metadata"}:
         raise InvalidInput(
             f"study {transaction.row.name!r} {ENDED[ended.words]}: only its metadata can still be amended."
         )
@@ -46,9 +56,10 @@ def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
 
 
 def add(transaction: Transaction, changes: Mapping[str, Any], by: str) -> None:
-    """Amend, whatever it is; the state does the rest."""
-    transaction.add(AMEND, words=json.dumps(changes), worker=by)
-    stop_at_limit(transaction)
+    """Amend, whatever it is; the state does the rest, and refuses settings that no study can have."""
+    if changes:
+        transaction.add(AMEND, words=json.dumps(changes), worker=by)
+        stop_at_limit(transaction)
 
 
 def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
@@ -57,7 +68,7 @@ def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
     Where its test is not the one that decides (in a champion race), or not at the same level (with a reserve), either
     of the two may be wrong, so the decision is at 2 delta.
     """
-    from cabai.study.show.known import within_of
+    from cabai.study.show.known import known_of
 
     state, name = transaction.state, transaction.row.name
     settings, ended = state.settings, state.ended
@@ -69,7 +80,8 @@ def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
             "nothing about what arms cost, so there is nothing to accept."
         )
     leader = state.leader if ended is None else ended.arm
-    within = None if leader is None else within_of(state, leader)
+    shown = None if leader is None else known_of(state, leader)
+    within = None if shown is None else shown.within
     if leader is None or within is None:
         raise InvalidInput(f"nothing is proven yet about the leader of study {name!r}: there is nothing to accept.")
     if epsilon is not None and within > epsilon:
@@ -77,14 +89,9 @@ def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
             f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best, got epsilon "
             f"{epsilon:g}: accept that much, or go on."
         )
-    is_joint = settings.reserve is None and decides_by_pairs(settings)
+    is_joint = settings.reserve is None and settings.decides_by_pairs
     error = settings.error if is_joint else 2 * settings.delta
     transaction.add(STOP, words=ACCEPTED, arm=leader, reward=max(1 - error, 0.0), cost=within, worker=by)
-
-
-def decides_by_pairs(settings: Settings) -> bool:
-    """Whether the test of pairs of arms, which may have any epsilon, is the one that decides."""
-    return settings.items is None or settings.items.race == PAIRED
 
 
 def drop(transaction: Transaction, arm: str, by: str) -> None:
@@ -99,19 +106,16 @@ def drop(transaction: Transaction, arm: str, by: str) -> None:
         raise InvalidInput(
             f"only two arms are left: without {arm!r} there is nothing to compare. To end the study, use stop()."
         )
-    after = dataclasses.replace(before, dropped=(*before.dropped, arm))
-    levels.check_use(after)
-    if after.error >= 1:
+    if before.reserve is None and 2 * before.delta >= 1:
         raise InvalidInput(
             f"without a reserve, a decision after {arm!r} is dropped is wrong with probability at most 2 delta = "
-            f"{after.error:g}, which says nothing. If arms may be dropped, create the study with a reserve or with a "
-            "delta below 0.5."
+            f"{2 * before.delta:g}, which says nothing. If arms may be dropped, create the study with a reserve or "
+            "with a delta below 0.5."
         )
-    add(transaction, {"dropped": [before.dropped, after.dropped]}, by)
+    add(transaction, {"dropped": [before.dropped, (*before.dropped, arm)]}, by)
 
 
 def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: Any, by: str) -> None:
-    """Add an arm."""
     before, name = transaction.state.settings, transaction.row.name
     if before.reserve is None:
         raise InvalidInput(
@@ -127,23 +131,15 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
         raise InvalidInput(f"there is already an arm {arm!r}.")
     names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
     if (cost is None) != (before.costs is None):
-        known = (
-            "was created with known costs: give cost=... for the new arm too"
-            if cost is None
-            else "measures costs: leave cost out"
-        )
-        raise InvalidInput(f"study {name!r} {known}.")
+        known = "was created with known costs: give cost=... for the new arm too"
+        raise InvalidInput(f"study {name!r} {known if cost is None else 'measures costs: leave cost out'}.")
     costs = None if before.costs is None else checked_costs([*before.costs, cost], names, "costs")
-    after = dataclasses.replace(before, arms=names, costs=costs, metadata=kept, joined=(*before.joined, arm))
-    levels.check_use(after)
-    if after.items is None:
-        after.setup()
-    changes = {name: [getattr(before, name), getattr(after, name)] for name in ("arms", "costs", "metadata", "joined")}
-    add(transaction, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}, by)
+    after = {"arms": names, "costs": costs, "metadata": kept, "joined": (*before.joined, arm)}
+    changes = {name: [getattr(before, name), value] for name, value in after.items()}
+    add(transaction, {name: [old, new] for name, (old, new) in changes.items() if old != new}, by)
 
 
 def challenge(settings: Settings) -> str:
-    """What is left for new arms, if a study has items."""
     if settings.items is None:
         return ""
     return " Once it is decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
@@ -158,24 +154,6 @@ def check_runs(transaction: Transaction) -> None:
         raise InvalidInput(f"study {transaction.row.name!r} has stopped: its arms can no longer change.{more}")
 
 
-def amended(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """The settings with new values where they may change."""
-    values, certified = dict(given), settings.certified_pulls
-    if certified is not None and values.get(MAX_PULLS, 0) > certified:
-        raise InvalidInput(
-            f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
-            f"got {values[MAX_PULLS]}."
-        )
-    if "epsilon" in values:
-        values["epsilon"] = raised(settings, values["epsilon"])
-    if "metadata" in values:
-        values["metadata"] = merged(settings, values["metadata"])
-    found = dataclasses.replace(settings, **values)
-    if found.items is None:
-        found.setup()  # a threshold may refuse an epsilon
-    return found
-
-
 def raised(settings: Settings, given: Any) -> float:
     """A larger epsilon. The same tests decide, for all epsilons at once; but not all of them have one."""
     epsilon = settings.family.check_epsilon(given)
@@ -184,7 +162,7 @@ def raised(settings: Settings, given: Any) -> float:
     why = None
     if settings.goal != BEST:
         why = f"with goal {settings.goal!r}, epsilon is part of the question"
-    elif not decides_by_pairs(settings):
+    elif not settings.decides_by_pairs:
         why = "a champion race looks for the best arm itself; once the leader is close enough, use accept()"
     elif settings.items is not None and settings.reserve is not None:
         why = "arms may join this race, which has a test for this epsilon only"
@@ -193,14 +171,3 @@ def raised(settings: Settings, given: Any) -> float:
     if why is not None and epsilon != settings.epsilon:
         raise InvalidInput(f"epsilon cannot be raised here: {why}.")
     return epsilon
-
-
-def merged(settings: Settings, given: dict[str, Any]) -> dict[str, Any]:
-    """The arms' metadata with new values for some arms."""
-    if not set(given) <= set(settings.arms):
-        raise InvalidInput(
-            f"metadata must be a dictionary with names of arms as keys ({', '.join(settings.arms)}), got "
-            f"{shown(given)}."
-        )
-    both = settings.metadata | given
-    return {arm: both[arm] for arm in settings.arms if both.get(arm) is not None}

@@ -23,31 +23,30 @@ class Asked(NamedTuple):
     batch: bool = False  # all of one arm, of which nothing else is under way
 
 
-def ask(transaction: Transaction, asked: Asked) -> tuple[list[Lease], str | None, list[UserWarning]]:
-    """The pulls handed out; if there are none, why not, or None if the study has stopped; and warnings."""
+def ask(transaction: Transaction, asked: Asked) -> tuple[list[Lease], str | None]:
+    """The pulls handed out; if there are none, why not, or None if the study has stopped."""
     state = transaction.state
     transaction.decide()  # reused scores may decide a race before it begins
     if state.ended is not None:
-        return [], None, []
+        return [], None
     again = handed_before(transaction, asked)
     if again:
-        return again, None, []
-    warned = settle_lapsed(transaction)
+        return again, None
+    settle_lapsed(transaction)
     if state.ended is not None:
-        return [], None, warned
+        return [], None
     live = state.waited_for()
     lapsed = [pull for pull in live if pull.expires <= transaction.now]
     if asked.batch:
         lapsed = [pull for pull in lapsed if pull.arm == lapsed[0].arm]
-    handed = offer_again(transaction, lapsed, asked, warned)
+    handed = offer_again(transaction, lapsed, asked)
     unpaid = sum(pull.expires <= transaction.now for pull in live) if len(handed) < asked.pulls else 0
     why = hand_out(transaction, handed, asked)
-    if handed:
-        return handed, None, warned
-    if len(live) > unpaid:
-        return [], f"{why}: tell the pulls under way first.", warned
-    transaction.end(state.limit() or MAX_COST)  # nothing is under way, or nothing that the budget would pay for again
-    return [], None, warned
+    if not handed and len(live) > unpaid:
+        return [], f"{why}: tell the pulls under way first."
+    if not handed:  # nothing is under way, or nothing that the budget would pay for again
+        transaction.end(state.limit() or MAX_COST)
+    return handed, None
 
 
 def handed_before(transaction: Transaction, asked: Asked) -> list[Lease]:
@@ -64,47 +63,40 @@ def handed_before(transaction: Transaction, asked: Asked) -> list[Lease]:
     return found
 
 
-def settle_lapsed(transaction: Transaction) -> list[UserWarning]:
-    """Withdraw lapsed pulls that are not needed, and fail those that are not offered again. Both may decide, or drop
-    more arms."""
-    state, warned = transaction.state, list[UserWarning]()
-    while True:
-        lapsed = [pull for pull in state.waited_for() if pull.expires <= transaction.now]
-        settled = 0
-        for pull in lapsed:
+def settle_lapsed(transaction: Transaction) -> None:
+    """Withdraw lapsed pulls that are not needed, and fail those not offered again: both may decide, or drop arms."""
+    state, is_settled = transaction.state, False
+    while not is_settled:
+        is_settled = True
+        for pull in [pull for pull in state.waited_for() if pull.expires <= transaction.now]:
             if state.ended is not None:
-                return warned
+                return
             if pull.withdrawn:
                 continue
             if not state.wants(pull.arm):
                 transaction.add(WITHDRAW, pull=pull.number)
-                settled += 1
+                is_settled = False
             elif state.settings.on_lapse == FAIL and pull.expires > 0:  # it was not released
                 cost = state.settings.costs[pull.arm] if state.settings.costs is not None else 0.0
-                with warnings.noticed(state, pull.arm, warned, LAPSED):
+                with warnings.noticed(transaction, pull.arm, LAPSED):
                     transaction.add(LOSE, pull=pull.number, arm=pull.arm, item=pull.item, cost=cost,
                                     worker=pull.worker, words=LAPSED)  # fmt: skip
-                settled += 1
-        if not settled:
-            return warned
+                is_settled = False
 
 
-def offer_again(transaction: Transaction, lapsed: list[Lease], asked: Asked, warned: list[UserWarning]) -> list[Lease]:
-    """Up to `count` of the lapsed pulls, as far as the budget pays for them a second time."""
+def offer_again(transaction: Transaction, lapsed: list[Lease], asked: Asked) -> list[Lease]:
+    """As many of the lapsed pulls as are asked for, as far as the budget pays for them a second time."""
     state, handed = transaction.state, list[Lease]()
     for pull in lapsed:
         if len(handed) < asked.pulls and state.affords(pull.arm, without=1):
-            before = warnings.lapses_of(state, pull.arm)
-            transaction.add(OFFER, pull=pull.number, worker=asked.worker, request=asked.request)
+            with warnings.noticed_lapse(transaction, pull.arm):
+                transaction.add(OFFER, pull=pull.number, worker=asked.worker, request=asked.request)
             handed.append(pull)
-            after = warnings.lapses_of(state, pull.arm)
-            if after > before and after in warnings.MILESTONES and state.settings.items is None:
-                warnings.add(warned, warnings.lapsing(state, pull.arm, after))
     return handed
 
 
 def hand_out(transaction: Transaction, handed: list[Lease], asked: Asked) -> str:
-    """Add new pulls to those handed out, up to `count` in all; returns why there are no more."""
+    """Add new pulls to those handed out, up to as many as are asked for; returns why there are no more."""
     state = transaction.state
     why = f"the budget of study {transaction.row.name!r} is used up by pulls under way ({len(state.pulls)})"
     while len(handed) < asked.pulls and state.limit() is None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cabai.errors import AlreadyTold, CostlyStudy
+from cabai.errors import AlreadyTold
 from cabai.families import Bernoulli, Bounded, Poisson
 from cabai.study.current import Transaction
 from cabai.study.log import tables
@@ -31,8 +31,6 @@ STEPS = 200  # steps in which the pulls of a period are divided
 
 
 class Sum(NamedTuple):
-    """The totals of several pulls of an arm."""
-
     arm: int
     pulls: int
     reward: float
@@ -97,21 +95,19 @@ def read_one(settings: Settings, arm: str, given: Any) -> Sum:
     return Sum(a, pulls, float(reward), cost)
 
 
-def tell(
-    transaction: Transaction, sums: Sequence[Sum], period: str, following: int | None
-) -> tuple[dict[str, float], list[UserWarning]]:
-    """Count a period, once; returns how to divide the next, as shares by arm, or nothing if the study has stopped; and
-    warnings."""
-    state, warned = transaction.state, list[UserWarning]()
-    before = transaction.found(tables.PERIOD, period)
+def tell(transaction: Transaction, sums: Sequence[Sum], period: str, following: int | None) -> dict[str, float]:
+    """Count a period, once; returns how to divide the next, as shares by arm, or nothing if the study has stopped."""
+    state, before = transaction.state, transaction.found(tables.PERIOD, period)
     if before is not None:
         check_told_before(before, sums, period)
     else:
-        take(transaction, sums, period, warned)
+        take(transaction, sums, period)
     if state.ended is not None:
-        return {}, warned
+        return {}
     pulls = sum(each.pulls for each in sums) if following is None else following
-    return shares(state.settings, split(state, pulls)), warned
+    given = split(state, pulls)
+    arms = zip(state.settings.arms, given, strict=True)
+    return {arm: part / sum(given) for arm, part in arms if arm not in state.settings.dropped}
 
 
 def check_told_before(before: Event, sums: Sequence[Sum], period: str) -> None:
@@ -121,7 +117,7 @@ def check_told_before(before: Event, sums: Sequence[Sum], period: str) -> None:
         raise AlreadyTold(f"period {period!r} was told before with other counts ({words}), which are kept.")
 
 
-def take(transaction: Transaction, sums: Sequence[Sum], period: str, warned: list[UserWarning]) -> None:
+def take(transaction: Transaction, sums: Sequence[Sum], period: str) -> None:
     state, ended = transaction.state, transaction.state.ended
     if ended is not None and ended.words in LIMITS:
         raise InvalidInput(
@@ -135,22 +131,19 @@ def take(transaction: Transaction, sums: Sequence[Sum], period: str, warned: lis
         check_size(state, each.arm, each.reward, paid + each.cost)
         paid += each.cost
     if ended is None:
-        warned += settle_lapsed(transaction)
+        settle_lapsed(transaction)
         if state.ended is None and (state.live.any() or state.has_waiting):
             raise InvalidInput(
                 "pulls that were asked for one by one are under way: tell or release them first, since results count "
                 "in the order of asking."
             )
-    was_over = warnings.passing(state) is not None
-    transaction.add(COUNTS, pull=state.asked + 1, request=period, words=json.dumps(sums))
-    stop_at_limit(transaction)
-    if not was_over:
-        warnings.add(warned, warnings.passing(state), CostlyStudy)
+    with warnings.noticed(transaction, sums[0].arm):
+        transaction.add(COUNTS, pull=state.asked + 1, request=period, words=json.dumps(sums))
+        stop_at_limit(transaction)
 
 
 def split(state: SampledState, pulls: int, money: float | None = None) -> list[int]:
-    """How the policy would divide this many pulls if rewards were as expected; fewer if `money` does not pay for all of
-    them, at what pulls of each arm have cost."""
+    """How the policy would divide these pulls, or those that `money` pays for, if rewards were as expected."""
     trial, given, left = state.trial(), [0] * len(state.settings.arms), pulls
     step, prices = math.ceil(pulls / STEPS), prices_of(state)
     while left > 0:
@@ -170,21 +163,3 @@ def prices_of(state: SampledState) -> list[float]:
     costs = state.paid_costs().tolist()
     known = [cost for cost in costs if math.isfinite(cost)]
     return [cost if math.isfinite(cost) else max(known, default=0.0) for cost in costs]
-
-
-def split_within(state: SampledState, pulls: int) -> list[int]:
-    """The same, within what the pulls under way leave of the study's limits."""
-    settings, money = state.settings, state.rest_of_budget
-    limits = [limit for limit in (settings.max_pulls, settings.certified_pulls) if limit is not None]
-    if money is not None:
-        pending = (state.live + state.gone).tolist()
-        money -= sum(number * price for number, price in zip(pending, prices_of(state), strict=True))
-    most = min([pulls, *(max(limit - state.asked - state.in_sums, 0) for limit in limits)])
-    return split(state, most, money)
-
-
-def shares(settings: Settings, given: Sequence[int]) -> dict[str, float]:
-    """The share of each arm that is still in."""
-    return {
-        arm: part / sum(given) for arm, part in zip(settings.arms, given, strict=True) if arm not in settings.dropped
-    }

@@ -21,31 +21,31 @@ from cabai.support.validation import InvalidInput
 LARGE = 1e200  # adding a number up to this to any double does not overflow
 
 
-def tell(transaction: Transaction, results: Sequence[Result]) -> list[UserWarning]:
-    """Returns warnings."""
-    state, warned, told = transaction.state, list[UserWarning](), transaction.state.told
-    settings = state.settings
+def tell(transaction: Transaction, results: Sequence[Result]) -> None:
+    state, settings, told = transaction.state, transaction.state.settings, transaction.state.told
     for result in results:
         pull = state.pulls.get(result.number)
         if pull is None:
             check_told_before(transaction, result)
             continue
-        cost = cost_of(settings, pull.arm, result.cost)
+        cost = cost_of(settings, pull.arm, result)
         check_size(state, pull.arm, result.reward, cost)
         may_warn = result.failed is not None or isinstance(settings.family, Gaussian) or settings.full_cost is not None
-        with warnings.noticed(state, pull.arm, warned, result.failed) if may_warn else nullcontext():
+        with warnings.noticed(transaction, pull.arm, result.failed) if may_warn else nullcontext():
             transaction.add(TELL, pull=pull.number, arm=pull.arm, item=pull.item, reward=result.reward, cost=cost,
                             worker=pull.worker, words=result.failed)  # fmt: skip
     if state.told > told:
         stop_at_limit(transaction)
-    return warned
 
 
-def cost_of(settings: Settings, arm: int, cost: float | None) -> float:
+def cost_of(settings: Settings, arm: int, result: Result) -> float:
     """What a pull cost: as told, else as known, else nothing, which is allowed only for a failed pull."""
-    if cost is not None:
-        return cost
-    return settings.costs[arm] if settings.costs is not None else 0.0
+    known = settings.costs
+    if result.cost is None:
+        return 0.0 if known is None else known[arm]
+    if result.cost == 0 and result.failed is None and settings.items is None and known is not None and all(known):
+        raise InvalidInput("cost must be positive, got 0.")
+    return result.cost
 
 
 def check_size(state: Any, a: int, reward: float | None, cost: float) -> None:
@@ -62,7 +62,7 @@ def check_told_before(transaction: Transaction, result: Result) -> None:
     told = transaction.result_of(result.number)
     if told is None or told.arm is None or told.cost is None:
         raise never_asked(transaction, result.number)
-    cost = cost_of(transaction.state.settings, told.arm, result.cost)
+    cost = cost_of(transaction.state.settings, told.arm, result)
     if (told.reward, told.cost, told.words) != (result.reward, cost, result.failed):
         first = f"failed={told.words!r}" if told.words is not None else f"reward={told.reward!r}"
         raise AlreadyTold(
@@ -91,7 +91,6 @@ def stop_at_limit(transaction: Transaction) -> None:
 
 
 def stop(transaction: Transaction) -> None:
-    """End the study here, without a decision."""
     if transaction.state.ended is None:
         transaction.end(BY_HAND)
 
@@ -139,24 +138,13 @@ def lapse(transaction: Transaction, was_lost: Callable[[str | None], bool]) -> N
 
 def keep_tests(transaction: Transaction, tests: dict[str, Any], *, replace: bool) -> dict[str, Any]:
     """Store how each arm is tried, unless that is already known and is not to be replaced; returns what is stored. It
-    may change as long as nothing was observed."""
-    connection, study = transaction.connection, transaction.row.id
+    may change as long as nothing was observed that counts, and nothing is under way. With items, failing counts too."""
+    connection, study, state = transaction.connection, transaction.row.id, transaction.state
     [(text,)] = connection.fetch(tables.TESTS, (study,))
     known = None if text is None or replace else json.loads(text)
-    if known is None or (known != tests and is_unobserved(transaction)):
-        kept = tests
-    else:
-        kept = tests | known  # an arm may have joined
+    told = state.told if state.settings.items is not None else (state.rewards_told + state.discarded).sum()
+    is_new = told == 0 and not any(pull.expires > transaction.now for pull in state.pulls.values())
+    kept = tests if known is None or is_new else tests | known  # an arm may have joined
     if kept != known:
         connection.write(tables.KEEP_TESTS, (json.dumps(kept), study))
     return kept
-
-
-def is_unobserved(transaction: Transaction) -> bool:
-    """Whether no trial has returned anything that counts, and none is under way. With items, failing counts too."""
-    state = transaction.state
-    if any(pull.expires > transaction.now for pull in state.pulls.values()):
-        return False
-    if state.settings.items is not None:
-        return bool(state.told == 0)
-    return bool((state.rewards_told + state.discarded).sum() == 0)

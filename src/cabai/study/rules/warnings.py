@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,22 +18,28 @@ CHANCE = 1e-6  # that there is ever a warning about rewards of the declared vari
 MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
 
 
-def add(warned: list[UserWarning], text: str | None, category: type[UserWarning] = FailedPulls, more: str = "") -> None:
-    if text is not None:
-        warned.append(category(text + more))
+@contextmanager
+def noticed(transaction: Any, a: int, failed: str | None = None) -> Iterator[None]:
+    """Warn of what a result of arm a, told in here, brings about."""
+    state, add = transaction.state, transaction.warned.append
+    was_wide, was_over = too_wide(state, a) is not None, passing(state) is not None
+    yield
+    if failed is not None and state.failures[a] in MILESTONES and (text := failing(state, a)):
+        add(FailedPulls(f"{text} The last: {failed}"))
+    if not was_wide and (text := too_wide(state, a)):
+        add(WideRewards(text))
+    if not was_over and (text := passing(state)):
+        add(CostlyStudy(text))
 
 
 @contextmanager
-def noticed(state: Any, a: int, warned: list[UserWarning], failed: str | None = None) -> Iterator[None]:
-    """Add the warnings that a result of arm a, told in here, brings about."""
-    was_wide, was_over = too_wide(state, a) is not None, passing(state) is not None
+def noticed_lapse(transaction: Any, a: int) -> Iterator[None]:
+    """The same of a pull of arm a that is offered again."""
+    state, before = transaction.state, lapses_of(transaction.state, a)
     yield
-    if failed is not None and state.failures[a] in MILESTONES:
-        add(warned, failing(state, a), more=f" The last: {failed}")
-    if not was_wide:
-        add(warned, too_wide(state, a), WideRewards)
-    if not was_over:
-        add(warned, passing(state), CostlyStudy)
+    lapses = lapses_of(state, a)
+    if lapses > before and lapses in MILESTONES and state.settings.items is None and (text := lapsing(state, a)):
+        transaction.warned.append(FailedPulls(text))
 
 
 def failing(state: Any, a: int) -> str | None:
@@ -42,11 +50,25 @@ def failing(state: Any, a: int) -> str | None:
         return None
     arm = f"arm {state.settings.arms[a]!r}"
     if items is not None:
-        return f"{failures} of {total} evaluations of {arm} failed, and count as a score of {state.failed_score:g}."
+        score = state.settings.failed_score
+        return f"{failures} of {total} evaluations of {arm} failed, and count as a score of {score:g}."
     return (
         f"{failures} of {total} pulls of {arm} failed. The guarantee covers the mean reward of pulls that succeed. If "
         "failures go with high or low rewards, that is not the mean of all pulls."
     )
+
+
+def all_of(state: Any) -> list[str]:
+    """What there is to warn of now."""
+    threshold, family, found = state.settings.threshold, state.settings.family, list[str | None]()
+    for a in range(len(state.settings.arms)):
+        found.append(failing(state, a))
+        if state.settings.items is None:
+            found += [lapsing(state, a), too_wide(state, a)]
+    found.append(passing(state))
+    if state.settings.items is None and not threshold.is_proven_for(family):
+        found.append(f"threshold {threshold}: {threshold.standing(family)}.")
+    return [text for text in found if text]
 
 
 def lapses_of(state: Accounts, a: int) -> int:
@@ -54,9 +76,9 @@ def lapses_of(state: Accounts, a: int) -> int:
     return int(state.lapses[a]) + sum(pull.lapses for pull in state.pulls.values() if pull.arm == a)
 
 
-def lapsing(state: Any, a: int, lapses: int) -> str | None:
+def lapsing(state: Any, a: int) -> str | None:
     """A warning where at least 3 leases of an arm have ended without a result, and more than a tenth of all."""
-    pulls = int(state.rewards_told[a] + state.failures[a])
+    pulls, lapses = int(state.rewards_told[a] + state.failures[a]), lapses_of(state, a)
     if lapses < 3 or lapses * 10 <= lapses + pulls:
         return None
     return (
@@ -110,3 +132,14 @@ def is_too_wide(variance: float, n: int, squares: float) -> bool:
         return False
     x = squares / ((n - 1) * variance)
     return 0.5 * (n - 1) * (x - 1.0 - math.log(x)) > math.log(n * (n - 1) / CHANCE)
+
+
+def show(found: Iterable[UserWarning]) -> None:
+    """Show warnings at the line outside of cabai that called; in a thread of cabai there is none."""
+    for warning in found:
+        frame, level = sys._getframe(), 1
+        while frame.f_globals.get("__name__", "").startswith("cabai."):
+            if frame.f_back is None or frame.f_back.f_globals.get("__name__") == "threading":
+                break
+            frame, level = frame.f_back, level + 1
+        warnings.warn(warning, stacklevel=level)

@@ -12,10 +12,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from cabai.errors import RunFailed
@@ -25,12 +24,15 @@ from cabai.support.validation import InvalidInput, shown
 
 if TYPE_CHECKING:
     from cabai.study.given import Pull
+    from cabai.study.run.recipe import Recipe
 
 LONGEST_WAIT = 0.05  # seconds between checks whether a run is over
 TIMED_OUT = "it took longer than the timeout"
 NAMED = ("arm", "pull", "item")  # what a command may name in braces
 MARKS = ("|", "||", "&&", "&", ";", "<", ">", ">>", "2>", "2>&1", "&>")  # what a shell does not hand to a command
 CANNOT_START = {126: "it cannot be executed", 127: "there is no such command"}  # what a shell says by its exit code
+# Where its quotes would not quote a name: after a backslash, in quotes (which may end with the command), and after <<.
+QUOTED = re.compile(r"""\\(?:\{\w+\}|.)|'[^']*'?|"(?:\\.|[^"\\])*"?|`(?:\\.|[^`\\])*`?|<<.*""", re.DOTALL)
 LAST_LINE = 10_000  # characters of output within which the last line must lie
 
 
@@ -64,19 +66,8 @@ class Measure:
         return None if self.cost is None else spent[self.cost]
 
 
-def run_command(
-    command: list[str] | str,
-    *,
-    study: str,
-    pull: Pull,
-    folder: Path,
-    measure: Measure,
-    timeout: float,
-    over: threading.Event,
-    given: str = "",
-    batch: int | None = None,
-) -> Any:
-    """Try an arm by a command in `folder`: {"reward": ..., "cost": ...} or Failed. A string is for a shell.
+def run_command(recipe: Recipe, pulls: Sequence[Pull], over: threading.Event, given: str) -> Any:
+    """Try an arm by its command, in the folder of the recipe: {"reward": ..., "cost": ...} or Failed.
 
     {arm} and {pull} in the command stand for the arm's name and the pull's id, {item} for the item's if there is one;
     the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. `given` is its
@@ -84,17 +75,17 @@ def run_command(
     killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
     leave out what takes long would make slow arms look fast. Where success is the reward, 1 is an exit code of 0.
 
-    For a `batch` of several items, the result is a list, read from as many last lines; {item} has no meaning then.
+    For a batch of several items, the result is a list, read from as many last lines; {item} has no meaning then.
     """
+    pull, measure, timeout = pulls[0], recipe.measure, recipe.timeout
+    command, batch = recipe.tests[pull.arm], None if recipe.batch is None else len(pulls)
     named = {"arm": pull.arm, "pull": pull.id}
     if pull.item is not None and batch is None:
         named["item"] = str(pull.item)
-    about = {"CABAI_STUDY": study, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
+    about = {"CABAI_STUDY": recipe.name, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
     about["CABAI_METADATA"] = json.dumps(pull.metadata)
-    words: list[str] | str
-    if isinstance(command, str):
-        words = quoted(command, named)
-    else:
+    words: list[str] | str = quoted(command[0], named)  # for a shell
+    if not recipe.shell:
         words = [re.sub(r"\{(\w+)\}", lambda found: named.get(found[1], found[0]), word) for word in command]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
         into.write(given.encode())
@@ -102,7 +93,7 @@ def run_command(
         started = time.perf_counter()
         try:
             process = subprocess.Popen(
-                words, shell=isinstance(words, str), cwd=folder, env=os.environ | about, stdin=into, stdout=out,
+                words, shell=recipe.shell, cwd=recipe.folder, env=os.environ | about, stdin=into, stdout=out,
                 stderr=err, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:  # the next trial would not start either
@@ -177,12 +168,10 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def last_line(file: IO[bytes]) -> str:
-    """The last line of an output that is not empty."""
     return next(iter(last_lines(file, 1)), "")
 
 
 def last_lines(file: IO[bytes], count: int) -> list[str]:
-    """The last lines of an output that are not empty."""
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - LAST_LINE * count))
     lines = map(str.strip, file.read().decode(errors="replace").splitlines())
@@ -210,21 +199,13 @@ def checked_for_a_shell(command: str) -> str:
     """The command, if each name in braces is outside quotes: inside, quoting would end the quotes."""
     if os.name != "posix":
         raise InvalidInput("shell = true needs a POSIX shell, which this system does not have.")
-    quote, i = "", 0
-    while i < len(command):
-        mark = command[i]
-        if quote and re.match(r"\{(" + "|".join(NAMED) + r")\}", command[i:]):
+    for part in QUOTED.findall(command):
+        inside = re.search(r"\{(" + "|".join(NAMED) + r")\}", part)
+        if inside is not None:
             raise InvalidInput(
-                f"with shell = true, {command[i : command.index('}', i) + 1]} must be outside quotes, since cabai "
+                f"with shell = true, {inside[0]} must be outside quotes and not after a backslash or <<, since cabai "
                 f"quotes it: {shown(command)}."
             )
-        if mark == "\\" and quote != "'":
-            i += 1
-        elif quote and mark == quote:
-            quote = ""
-        elif not quote and mark in "'\"`":
-            quote = mark
-        i += 1
     return command
 
 

@@ -18,9 +18,8 @@ from cabai.families import Family
 from cabai.settings import RETRIES, STORAGE, WORST
 from cabai.study.create import described, load_study, open_study
 from cabai.study.items import Items
-from cabai.study.run.awaiting import awaited
-from cabai.study.run.failing import is_blamed
 from cabai.study.run.loop import Failed, one_each, paid_in, run
+from cabai.study.run.trying import awaited, is_blamed
 from cabai.study.run.watching import page_of, watched
 from cabai.support.validation import InvalidInput, optional, shown
 
@@ -196,19 +195,24 @@ def open_evaluation(name: str | None, storage: str | None, reuse: Any, join: Any
         raise InvalidInput("a stored evaluation needs a name, so that the same call finds it again.")
     where = "memory" if name is None else storage or STORAGE
     if join is not None:
-        given, items, known = joined(join, reuse, storage or STORAGE, settings)
+        given, known = joined(join, reuse, storage or STORAGE, settings)
     else:
-        given, checked = described(**settings)
-        assert checked is not None
-        earlier = earlier_studies(reuse, where)
-        items = dataclasses.replace(checked, seeds=earlier_seeds(earlier, settings["seed"]))
-        known = known_scores(earlier, items, given["family"])
-    return open_study(name or f"evaluation {next(_numbers)}", given, items, where, known, amend=("max_cost",))
+        given = described(**settings)
+        seeds, known = list[int](), list[tuple[str, str | int, float]]()
+        for each in earlier_studies(reuse, where):
+            if not isinstance(each, Mapping):  # the user may have seen its order when choosing the arms
+                seeds += [each.settings.seed, *each.settings.items.seeds]
+                if settings["seed"] in seeds:
+                    raise InvalidInput(
+                        f"seed {settings['seed']} gives an order that study {each.name!r} has used: to reuse scores, "
+                        "choose another seed or none."
+                    )
+            known += known_scores(each, given["items"], given["family"])
+        given["items"] = dataclasses.replace(given["items"], seeds=tuple(dict.fromkeys(seeds)))
+    return open_study(name or f"evaluation {next(_numbers)}", given, where, known, amend=("max_cost",))
 
 
-def joined(
-    join: Any, reuse: Any, storage: str, settings: dict[str, Any]
-) -> tuple[dict[str, Any], Items, list[tuple[str, str | int, float]]]:
+def joined(join: Any, reuse: Any, storage: str, settings: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """The settings of a race in which new arms challenge the winner of an earlier one, and what is known of it."""
     found = earlier_studies(join, storage)
     if len(found) != 1 or isinstance(found[0], Mapping):
@@ -230,10 +234,10 @@ def joined(
             raise InvalidInput(f"to join a race, give {each} as a dictionary by arm, with {winner!r}.")
     own = settings | {"arms": {winner: arms.get(winner) or before.metadata.get(winner), **new}, "seed": before.seed}
     is_usual = settings["race"] is None and settings["goal"] == BEST
-    given, items = described(**own | {"race": PAIRED if is_usual else settings["race"]})
-    assert items is not None
+    given = described(**own | {"race": PAIRED if is_usual else settings["race"]})
+    items = given["items"]
     other = {
-        "items": not is_same(before.items, items) or before.items.ids != items.ids,
+        "items": not before.items.is_same(items) or before.items.ids != items.ids,
         "family": before.family.mean_range != given["family"].mean_range,
         "goal": before.goal != BEST or settings["goal"] != BEST,
         **{each: getattr(before, each) != settings[each] for each in ("epsilon", "direction")},
@@ -246,8 +250,8 @@ def joined(
                 f"race {PAIRED!r}; {each} is another."
             )
     error = 0.0 if study.status().confidence == 1 else before.error
-    items = dataclasses.replace(items, earlier=known_arms, earlier_error=error)
-    return given, items, [(winner, item, score) for item, score in study.scores()[winner].items()]
+    given["items"] = dataclasses.replace(items, earlier=known_arms, earlier_error=error)
+    return given, [(winner, item, score) for item, score in study.scores()[winner].items()]
 
 
 @contextmanager
@@ -289,51 +293,25 @@ def earlier_studies(reuse: Any, storage: str) -> list[Any]:
     return [reuse]
 
 
-def known_scores(earlier: Sequence[Any], items: Items, family: Family) -> list[tuple[str, str | int, float]]:
-    """Arms, items and scores of earlier evaluations of the same items."""
-    found = []
-    for each in earlier:
-        if isinstance(each, Mapping):
-            found += [(arm, item, score) for arm, of_arm in each.items() for item, score in of_arm.items()]
-            continue
-        before = each.settings.items
-        if each.settings.family.mean_range != family.mean_range:
-            raise InvalidInput(
-                f"study {each.name!r} has scores with another range: {each.settings.family}, not {family}."
-            )
-        by_position = before.ids is None and items.ids is None
-        if (before.ids is None) != (items.ids is None) or (by_position and not is_same(before, items)):
-            raise InvalidInput(
-                f"study {each.name!r} had other items, or other names for them: its scores cannot be matched to these "
-                'items. Give every item an "id", in both.'
-            )
-        changed = changed_items(before, items)
-        if changed:
-            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-            raise InvalidInput(
-                f"study {each.name!r} had other items with the ids {', '.join(map(str, changed[:5]))}{more}: its "
-                "scores are not scores of these items. Give items that have changed new ids."
-            )
-        told = [row for row in each.observations() if row["reward"] is not None]  # failed ones are evaluated again
-        found += [(row["arm"], row["item"], row["reward"]) for row in told]
-    return found
-
-
-def is_same(one: Items, other: Items) -> bool:
-    """Whether two datasets are the same, as far as that is known."""
-    return (one.count, one.digest) == (other.count, other.digest)
-
-
-def earlier_seeds(earlier: Sequence[Any], seed: int | None) -> tuple[int, ...]:
-    """The seeds of the orders that the user may have seen when choosing the arms; the new one must not be among
-    them."""
-    seeds: list[int] = []
-    for each in earlier:
-        if not isinstance(each, Mapping):
-            seeds += [each.settings.seed, *each.settings.items.seeds]
-            if seed in seeds:
-                raise InvalidInput(
-                    f"seed {seed} gives an order that study {each.name!r} has used: to reuse scores, choose another "
-                    "seed or none."
-                )
-    return tuple(dict.fromkeys(seeds))
+def known_scores(earlier: Any, items: Items, family: Family) -> list[tuple[str, str | int, float]]:
+    """Arms, items and scores of an earlier evaluation of the same items."""
+    if isinstance(earlier, Mapping):
+        return [(arm, item, score) for arm, of_arm in earlier.items() for item, score in of_arm.items()]
+    before, name = earlier.settings.items, earlier.name
+    if earlier.settings.family.mean_range != family.mean_range:
+        raise InvalidInput(f"study {name!r} has scores with another range: {earlier.settings.family}, not {family}.")
+    by_position = before.ids is None and items.ids is None
+    if (before.ids is None) != (items.ids is None) or (by_position and not before.is_same(items)):
+        raise InvalidInput(
+            f"study {name!r} had other items, or other names for them: its scores cannot be matched to these items. "
+            'Give every item an "id", in both.'
+        )
+    changed = changed_items(before, items)
+    if changed:
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise InvalidInput(
+            f"study {name!r} had other items with the ids {', '.join(map(str, changed[:5]))}{more}: its scores are not "
+            "scores of these items. Give items that have changed new ids."
+        )
+    told = [row for row in earlier.observations() if row["reward"] is not None]  # failed ones are evaluated again
+    return [(row["arm"], row["item"], row["reward"]) for row in told]

@@ -9,18 +9,17 @@ import socket
 import sys
 import threading
 import time
-import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cabai.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.settings import RETRIES, STOP, checked_workers
 from cabai.study.given import MOST_PULLS, checked_result
-from cabai.study.run.awaiting import PATIENCE, Awaiting, awaited
-from cabai.study.run.failing import Caught, blame, checked_catch, is_blamed, is_of_the_trial, without_ours
+from cabai.study.run import trying
+from cabai.study.run.trying import Awaiting, Caught, awaited, checked_catch, is_blamed, is_of_the_trial
 from cabai.support.interruptible import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
@@ -88,40 +87,31 @@ def run(
     loop = kind(study, test, checked_workers(workers), whole(max_failures, "max_failures", 1),
                 whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event(),
                 batch)  # fmt: skip
-    with plainly_interrupted(), begun(study, loop):
-        interrupts = 0
-        while True:
-            try:
-                if not interrupts:
-                    loop.start()
-                loop.watch()
-                break
-            except KeyboardInterrupt:
-                interrupts += 1
-                loop.end()
-                if interrupts > 1:
-                    loop.leave()
-                    break
-            finally:
-                loop.end()
-        if interrupts:
-            raise KeyboardInterrupt
-        for error in loop.errors:
-            raise error.with_traceback(without_ours(error)) if is_blamed(error) else error
-        return study.status()
-
-
-@contextmanager
-def begun(study: Study, loop: Loop) -> Iterator[None]:
-    """Let the pulls of killed runs lapse, and mark this run as alive while it lasts."""
     _runs.add(loop.mark)
-    try:
-        study._do("lapse", was_lost=was_killed)
-        yield
-    finally:
-        loop.close()
-        loop.awaiting.close()
-        _runs.discard(loop.mark)
+    interrupts = 0
+    with plainly_interrupted():
+        try:
+            study._do("lapse", was_lost=was_killed)
+            while interrupts < 2:
+                try:
+                    if not interrupts:
+                        loop.start()
+                    loop.watch()
+                    break
+                except KeyboardInterrupt:
+                    interrupts += 1
+                finally:
+                    loop.end()
+            if interrupts == 2:
+                loop.leave()
+            if interrupts:
+                raise KeyboardInterrupt
+            for error in loop.errors:
+                raise error.with_traceback(trying.without_ours(error)) if is_blamed(error) else error
+            return study.status()
+        finally:
+            loop.close()
+            _runs.discard(loop.mark)
 
 
 def was_killed(worker: str | None) -> bool:
@@ -142,6 +132,7 @@ def was_killed(worker: str | None) -> bool:
     return False
 
 
+@dataclass(eq=False)
 class Loop:
     """The workers of one run, and what they share.
 
@@ -149,20 +140,18 @@ class Loop:
     The threads are daemons: some tests never return.
     """
 
-    def __init__(
-        self,
-        study: Study,
-        test: Callable[[Any], Any],
-        workers: int,
-        limit: int,
-        retries: int,
-        caught: Caught,
-        progress: Callable[[], None] | None,
-        over: threading.Event,
-        batch: int | None = None,
-    ) -> None:
-        self.study, self.test, self.limit, self.retries, self.batch = study, test, limit, retries, batch
-        self.caught, self.progress, self.over, self.awaiting = caught, progress, over, Awaiting()
+    study: Study
+    test: Callable[[Any], Any]
+    workers: int
+    limit: int  # failures in a row
+    retries: int
+    caught: Caught
+    progress: Callable[[], None] | None
+    over: threading.Event
+    batch: int | None
+
+    def __post_init__(self) -> None:
+        self.awaiting = Awaiting()
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
         self.ready = threading.Event()  # an interrupt during the start leaves some workers that nobody waits for: idle
@@ -175,7 +164,8 @@ class Loop:
         self.errors: list[BaseException] = []
         self.ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each thread that has ended
         self.threads = [
-            threading.Thread(target=self.work, args=(i,), name=f"cabai worker {i}", daemon=True) for i in range(workers)
+            threading.Thread(target=self.work, args=(i,), name=f"cabai worker {i}", daemon=True)
+            for i in range(self.workers)
         ]
 
     # What the caller's thread does.
@@ -186,7 +176,6 @@ class Loop:
         self.ready.set()
 
     def end(self) -> None:
-        """Begin nothing new."""
         for each in (self.over, self.ready, self.told):
             each.set()
 
@@ -206,11 +195,8 @@ class Loop:
                     self.errors.append(error)
             if says and time.monotonic() - began >= 1.0:
                 says = False
-                print(
-                    "cabai is waiting for the tests under way; press Ctrl-C again to leave them.",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                words = "cabai is waiting for the tests under way; press Ctrl-C again to leave them."
+                print(words, file=sys.stderr, flush=True)
 
     def renew(self) -> None:
         """Renew leases, so that a long pull is not offered to others while it is being tried here."""
@@ -219,12 +205,11 @@ class Loop:
                 self.study.renew(pull)
 
     def leave(self) -> None:
-        """Stop waiting for tests: release their pulls. If one still returns a result, it is told, and counts if it is
-        the first."""
+        """Stop waiting for tests: release their pulls. What one still returns counts if it is the first result."""
         with suppress(KeyboardInterrupt):  # a third Ctrl-C: their leases end by themselves
             if self.awaiting.loop is not None:
                 self.awaiting.cancel()
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + trying.PATIENCE
                 for thread in self.threads:
                     if thread.ident is not None:
                         thread.join(max(deadline - time.monotonic(), 0.0))
@@ -236,9 +221,9 @@ class Loop:
             self.give_back(self.asked.pop())
         for held in list(self.held.values()):
             self.give_back(held)
+        self.awaiting.close()
 
     def kept(self) -> list[Pull]:
-        """The pulls that are still to be told."""
         return [pull for pulls in (*self.trying.values(), *self.asked, *self.held.values()) for pull in pulls]
 
     def give_back(self, pulls: Iterable[Pull]) -> None:
@@ -284,22 +269,16 @@ class Loop:
         """Something for each idle worker, or a batch for one of them."""
         count, is_batch = self.batch or len(self.threads) - len(self.trying), self.batch is not None
         extra = sum(map(len, list(self.held.values())))  # pulls with a result that is not told
-        found, warned = self.study._ask(count, worker, extra=extra, batch=is_batch)
-        for each in warned:
-            warnings.warn(each, stacklevel=2)
-        pulls = [pull for pull in found if not self.is_kept(pull)]
-        return [pulls] if is_batch and pulls else [[pull] for pull in pulls]
-
-    def is_kept(self, pull: Pull) -> bool:
-        """Whether this run has this pull, whose lease ended because the process stood still. If so, it has it again."""
-        return any(renewed(pulls, pull) for pulls in (*self.trying.values(), *self.held.values()))
+        found = self.study._ask(count, worker, extra=extra, batch=is_batch)
+        kept = [*self.trying.values(), *self.held.values()]  # leases of these ended if the process stood still
+        new = [pull for pull in found if not any(renewed(pulls, pull) for pulls in kept)]
+        return [new] if is_batch and new else [[pull] for pull in new]
 
     def wait(self) -> None:
         """There is nothing to pull before something is told, here or elsewhere."""
         self.told.wait(LULL if self.trying else self.study._pause)
 
     def finish(self, pulls: list[Pull]) -> None:
-        """Try pulls, and tell the results."""
         try:
             results = self.attempt(pulls)
         except BaseException:  # such as sys.exit in a test: the trial did not finish
@@ -313,11 +292,8 @@ class Loop:
         if self.progress is not None and ended:
             self.progress()
 
-    def attempt(self, pulls: list[Pull]) -> list[Any]:
-        """The results of pulls of one arm."""
-        return self.call(pulls)
-
     def call(self, pulls: list[Pull]) -> list[Any]:
+        """The results of pulls of one arm."""
         try:
             found = awaited(self.test(pulls[0] if self.batch is None else pulls))
             return [found] if self.batch is None else found
@@ -325,12 +301,13 @@ class Loop:
             raise
         except Exception as error:
             if not is_of_the_trial(error, self.caught):
-                blame(error, pulls[0].arm, self.caught)
+                trying.blame(error, pulls[0].arm, self.caught)
                 raise
             return [Failed(f"{type(error).__name__}: {error}")] * len(pulls)
 
+    attempt = call
+
     def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
-        """Pulls and their results."""
         for pull, result in ended:
             with suppress(AlreadyTold):  # the lease ended, and another worker was faster
                 self.tell_one(pull, result)
@@ -376,10 +353,8 @@ class Loop:
 
 
 class ItemsLoop(Loop):
-    """The same in a study with items."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.guard = threading.Lock()
         self.failed: dict[str, Failed] = {}  # by pull: the results of those that are held
 
@@ -412,7 +387,7 @@ class ItemsLoop(Loop):
             paid[pull.id] += legal_cost(result.cost) or 0.0
             return Failed(result.why, paid[pull.id] or None)
         try:
-            told = checked_result(self.study, pull, **read(result))
+            told = checked_result(self.study.settings, **read(result))
         except InvalidInput as error:  # not the arm's fault: it must not count as the worst score
             raise self.no_score(pull, str(error), (paid_in(result) or 0.0) + before) from error
         return {"reward": told.reward, **({} if told.cost is None else {"cost": told.cost + before})}
@@ -508,7 +483,6 @@ def read(result: Any) -> dict[str, Any]:
 
 
 def paid_in(result: Any) -> float | None:
-    """The cost in a result that could not be told, if it is valid."""
     try:
         return legal_cost(read(result).get("cost"))
     except InvalidInput:

@@ -22,12 +22,11 @@ from cabai.errors import RunFailed
 from cabai.settings import AS_FAILED, AS_TIMEOUT, STORAGE, SUCCESS, TIMES, settings_for
 from cabai.study.create import described, is_served, open_study
 from cabai.study.items import MOST
-from cabai.study.run.awaiting import awaited
 from cabai.study.run.commands import Measure, checked_for_a_shell, mark_for_a_shell, run_command
-from cabai.study.run.failing import Caught, checked_catch, is_of_the_trial
 from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
+from cabai.study.run.trying import Caught, awaited, checked_catch, is_of_the_trial
 from cabai.support.own import load
-from cabai.support.validation import InvalidInput, check_names, positive, shown, whole
+from cabai.support.validation import InvalidInput, about, check_names, positive, shown, whole
 from cabai.thresholds import certified_in
 
 if TYPE_CHECKING:
@@ -75,14 +74,12 @@ class Recipe:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
         not differ from what the earlier run kept, once there are rewards, unless it has `changed`: rewards of two
         things are not one arm's."""
-        try:
+        with about(str(self.file)):
             amend = (*LIMITS, "metadata") if changed else LIMITS
-            study = open_study(self.name, *described(**self.settings), self.storage, amend=amend)
-            missing = [arm for arm in study.arms if arm not in self.tests and arm not in study.settings.dropped]
-            if missing:
-                raise InvalidInput(
-                    f"arm {missing[0]!r} has joined the study {self.name!r}: add it here, with its test."
-                )
+            study = open_study(self.name, described(**self.settings), self.storage, amend=amend)
+            for arm in study.arms:
+                if arm not in self.tests and arm not in study.settings.dropped:
+                    raise InvalidInput(f"arm {arm!r} has joined the study {self.name!r}: add it here, with its test.")
             study._do("lapse", was_lost=was_killed)
             kept = study._do("keep_tests", tests=self.how, replace=changed)
             for arm, how in self.how.items():
@@ -95,12 +92,10 @@ class Recipe:
                             "--changed."
                         )
             return study
-        except InvalidInput as error:
-            raise InvalidInput(f"{self.file}: {error}") from None
 
     def amended(self, study: Study) -> list[str]:
         """What the file has changed of the study, and which of its settings no longer hold, one line each."""
-        lines, made = [], study._latest
+        lines, made, status = [], study._latest, study.status()
         if made is not None:
             changed = "; ".join(f"{name} was {old} and is now {new}" for name, (old, new) in made["changes"].items())
             how = "is amended" if made["reopened"] is None else f"had stopped at {made['reopened']} and now continues"
@@ -111,56 +106,37 @@ class Recipe:
                 lines.append(
                     f"{self.file}: {name} is {given} here, but the study {self.name!r} was amended: {holds:g}."
                 )
-        if made is not None:
-            status = study.status()
-            if status.max_cost is not None and status.spent > status.max_cost:
-                lines.append(
-                    f"{self.file}: {status.spent:g} is already spent: nothing more is pulled with this max_cost."
-                )
+        if made is not None and status.max_cost is not None and status.spent > status.max_cost:
+            lines.append(f"{self.file}: {status.spent:g} is already spent: nothing more is pulled with this max_cost.")
         return lines
 
     def test(self, over: threading.Event, warn: Callable[[str], None]) -> Callable[[Any], Any]:
-        """A function that tries the arm of a pull, or of a batch of pulls; commands are cut short when `over` is
-        set."""
-        functions = {arm: find_function(test) for arm, test in self.tests.items() if isinstance(test, str)}
+        """A function that tries the arm of one pull, or of a batch; commands are cut short when `over` is set."""
+        functions = {arm: load(test, "function") for arm, test in self.tests.items() if isinstance(test, str)}
+        for arm, function in functions.items():
+            if not callable(function):
+                raise InvalidInput(f"{self.tests[arm]!r} is not a function.")
         caught = self.caught()
 
         def try_once(pulls: Any) -> Any:
             several = [pulls] if self.batch is None else pulls
             pull, data = several[0], self.dataset
-            command = self.tests[pull.arm]
             items = [] if data is None else [data.items[data.number(each.item)] for each in several]
-            if isinstance(command, str):
+            if pull.arm in functions:
                 given = items if self.batch is None else [items]
                 found = self._measured(functions[pull.arm], caught, pull.arm, *given)
             else:
-                found = run_command(
-                    command[0] if self.shell else command,
-                    study=self.name,
-                    pull=pull,
-                    folder=self.folder,
-                    measure=self.measure,
-                    timeout=self.timeout,
-                    over=over,
-                    given="".join(json.dumps(item) + "\n" for item in items),
-                    batch=None if self.batch is None else len(several),
-                )
+                found = run_command(self, several, over, "".join(json.dumps(item) + "\n" for item in items))
             return found if self.batch is None else one_each(found, pulls)
 
-        if self.measure.reward not in TIMES:
-            return try_once
-        watch = Watch(self, over, warn)
-
-        def try_and_watch(pull: Pull) -> Any:
-            result = try_once(pull)
-            watch.see(pull.arm, result)
-            return result
-
-        return try_and_watch
+        return Watch(self, try_once, over, warn) if self.measure.reward in TIMES else try_once
 
     def caught(self) -> Caught:
-        """The exceptions that count as failed trials; None for the default ones."""
-        return None if self.catch is None else tuple(map(find_exception, self.catch))
+        """The exceptions that are named as module:name or, those of Python, by a name alone."""
+        if self.catch is None:
+            return None
+        named = (each if ":" in each else f"builtins:{each}" for each in self.catch)
+        return checked_catch([load(each, "exception") for each in named])
 
     def _measured(self, function: Callable[..., Any], caught: Caught, *given: Any) -> Any:
         """A function's result, with the time it took where that is its cost or its reward."""
@@ -194,13 +170,18 @@ class Recipe:
 
 
 class Watch:
-    """Warns, once per arm, where times are the rewards but a run failed, or most runs reached the timeout."""
+    """A test whose rewards are times, which warns, once per arm, if a run failed, or most runs reached the timeout."""
 
-    def __init__(self, recipe: Recipe, over: threading.Event, warn: Callable[[str], None]) -> None:
-        self.recipe, self.over, self.warn = recipe, over, warn
-        self.runs: Counter[str] = Counter()
-        self.late: Counter[str] = Counter()
-        self.warned: set[tuple[str, bool]] = set()
+    def __init__(
+        self, recipe: Recipe, test: Callable[[Pull], Any], over: threading.Event, warn: Callable[[str], None]
+    ) -> None:
+        self.recipe, self.test, self.over, self.warn = recipe, test, over, warn
+        self.runs, self.late, self.warned = Counter[str](), Counter[str](), set[tuple[str, bool]]()
+
+    def __call__(self, pull: Pull) -> Any:
+        result = self.test(pull)
+        self.see(pull.arm, result)
+        return result
 
     def see(self, arm: str, result: Any) -> None:
         has_failed, timeout = isinstance(result, Failed), self.recipe.timeout
@@ -235,10 +216,8 @@ def read_recipe(path: str | Path) -> Recipe:
         raise InvalidInput(f"{file} is not TOML: {error}.") from None
     except (ValueError, RecursionError):  # more digits or brackets than Python reads
         raise InvalidInput(f"{file} cannot be read: it has a number that is too long or is nested too deep.") from None
-    try:
+    with about(str(file)):
         return recipe_of(content, file)
-    except InvalidInput as error:
-        raise InvalidInput(f"{file}: {error}") from None
 
 
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
@@ -266,25 +245,34 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         sys.path.insert(0, str(folder))
     if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
         settings["threshold"] = certified_in(folder / settings["threshold"])
-    dataset = dataset_of(content["items"], folder) if "items" in content else None
-    if dataset is not None:
-        settings["items"] = dataset
+    items, dataset = content.get("items"), None
+    if isinstance(items, str):
+        dataset = Dataset.of(folder / items)
+    elif isinstance(items, int) and not isinstance(items, bool):
+        dataset = Dataset.of(range(whole(items, "items", 1, MOST + 1)))
+    elif "items" in content:
+        raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(items)}.")
+    catch = content.get("catch")
+    names = [catch] if isinstance(catch, str) else catch
+    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
+        raise InvalidInput(
+            f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(catch)}.'
+        )
     return Recipe(
         name=content.get("name", file.stem),
         storage=storage_of(content, folder),
-        settings=settings | {"arms": arms},
+        settings=settings | {"arms": arms} | ({} if dataset is None else {"items": dataset}),
         file=file,
         folder=folder,
         tests=tests,
         measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash")}),
         dataset=dataset,
-        **own | {"timeout": own["timeout"] or math.inf, "catch": catch_of(content)},
+        **own | {"timeout": own["timeout"] or math.inf, "catch": names},
     )
 
 
 def implied_by_reward(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults if the reward is measured. The time is the cost. If times are the rewards, the shortest is wanted,
-    and with a timeout they lie between 0 and that."""
+    """The defaults if the reward is measured: times are costs too, short ones are wanted, up to the timeout."""
     if content.get("reward") == SUCCESS:
         usual = {"cost": "seconds"} if "costs" not in content else {}
         usual |= {"family": "bernoulli"} if "items" not in content else {}
@@ -305,7 +293,6 @@ def implied_by_reward(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
-    """The arms with their metadata, and how each is tried."""
     given = content["arms"]
     if isinstance(given, list) and all(isinstance(name, str) for name in given):
         if len(set(given)) < len(given):
@@ -350,52 +337,16 @@ def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
     return words
 
 
-def catch_of(content: Mapping[str, Any]) -> list[str] | None:
-    """The exceptions' names, as they are written."""
-    given = content.get("catch")
-    names = [given] if isinstance(given, str) else given
-    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
-        raise InvalidInput(
-            f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(given)}.'
-        )
-    return names
-
-
-def dataset_of(given: Any, folder: Path) -> Dataset:
-    """The items in a file in the folder of the recipe, or a number of items."""
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Dataset.of(range(whole(given, "items", 1, MOST + 1)))
-    if not isinstance(given, str):
-        raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(given)}.")
-    return Dataset.of(folder / given)
-
-
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
     """The file's storage, or the environment's, or the default; a relative SQLite file is next to the recipe."""
-    usual = os.environ.get("CABAI_STORAGE") or STORAGE
-    storage, start = content.get("storage", usual), "sqlite:///"
+    own, start = os.environ.get("CABAI_STORAGE"), "sqlite:///"
+    storage = content.get("storage", own or STORAGE)
     if is_served(storage):
         raise InvalidInput(
             "cabai run stores its commands with the study, and a server accepts no commands: its storage must be a "
             "database. In Python, `study.run` works over HTTP."
         )
-    if "storage" not in content and os.environ.get("CABAI_STORAGE"):
+    is_file = isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:")
+    if not is_file or ("storage" not in content and own):
         return storage
-    if isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:"):
-        return start + os.path.join(folder, storage[len(start) :])
-    return storage
-
-
-def find_function(written: str) -> Callable[..., Any]:
-    """The function that module:function names."""
-    found = load(written, "function")
-    if not callable(found):
-        raise InvalidInput(f"{written!r} is not a function.")
-    return found  # type: ignore[no-any-return]
-
-
-def find_exception(written: str) -> type[Exception]:
-    """The exception that module:name names, or a name alone, of those that Python has."""
-    caught = checked_catch(load(written if ":" in written else f"builtins:{written}", "exception"))
-    assert caught is not None
-    return caught[0]
+    return start + os.path.join(folder, storage[len(start) :])

@@ -32,8 +32,7 @@ def page_of(study: Study, wanted: bool) -> AbstractContextManager[Any]:
 
 @contextmanager
 def watched(study: Study, wanted: bool | None = None, *, again: str | None = None) -> Iterator[None]:
-    """Show on stderr how a study stands while something is done; with `again`, a Ctrl-C says what is stored, and how
-    to go on."""
+    """Show on stderr how a study stands; with `again`, a Ctrl-C says what is stored, and how to go on."""
     check_kind(wanted, (bool, type(None)), "progress must be true, false or None")
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=(study, over), name="cabai progress", daemon=True)

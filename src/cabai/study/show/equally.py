@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,32 +24,20 @@ MOST = 2**40  # pulls of an arm
 SUMS = "up", "down", "squares"  # what thresholds keep of the rewards that count
 WALKS, STEP = 200, 1.06  # random walks; their looks are at pulls that grow by this factor
 EARLY, LATE = -45, 30  # the first and the last look: before and after the n of the closest rival
-FOUND: WeakKeyDictionary[Any, tuple[int, float | None]] = WeakKeyDictionary()  # after how many results, and the cost
 MATTERS = 4  # rivals that need fewer pulls than the closest one by this factor do not
 
 
 def equal_cost(state: Any, leader: int) -> float | None:
-    """None where arms have come or gone, for a threshold from outside, and where numbers are too large for it.
-
-    It is found once per state: it takes as long as the rest of a status.
-    """
-    told, cost = FOUND.get(state, (None, None))
-    if told != state.told:
-        cost = find(state, leader)
-        FOUND[state] = state.told, cost
-    return cost
-
-
-def find(state: Any, leader: int) -> float | None:
+    """None where arms have come or gone, for a threshold from outside, and where numbers are too large for it."""
     settings = state.settings
     if settings.goal != BEST or settings.dropped or settings.joined or is_own(settings.threshold.address):
         return None
     with suppress(ArithmeticError, ValueError):  # it is only shown
-        return estimate(state, leader)
+        return find(state, leader)
     return None
 
 
-def estimate(state: Any, leader: int) -> float | None:
+def find(state: Any, leader: int) -> float | None:
     arms = state.ordered.arms
     pulls, mean = arms["pulls"].astype(float), arms["mean"].astype(float)
     variances = np.array(variances_of(state, pulls.tolist(), mean.tolist()))
@@ -59,8 +46,7 @@ def estimate(state: Any, leader: int) -> float | None:
     if not (gaps > 0).all():
         return None
     ease = gaps * gaps / (variances[leader] + variances[rivals])  # as much evidence comes with each pull
-    closest = int(rivals[ease.argmin()])
-    n = pulls_that_show(state, leader, closest)
+    n = pulls_that_show(state, leader, int(rivals[ease.argmin()]))
     if n is None:
         return None
     matter = ease < MATTERS * ease.min()

@@ -9,24 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
-from cabai.study.catalogue import FORMAT
 from cabai.study.current import Row
+from cabai.study.log import events as log
 from cabai.study.log import tables
-from cabai.study.log.events import (
-    AMEND,
-    ASK,
-    COUNTS,
-    IMPORT,
-    LIMITS,
-    LOSE,
-    OFFER,
-    REOPENING,
-    STOP,
-    TELL,
-    WITHDRAW,
-    Event,
-)
+from cabai.study.log.events import Event
 from cabai.study.settings import Settings
+from cabai.study.state.accounts import Lease
 from cabai.support.validation import InvalidInput
 from cabai.support.version import __version__
 
@@ -35,6 +23,7 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 LOG = "jsonl"  # the ending of the file of a whole log
+FORMULA = tuple("=+-@\t\r\n")
 SMALL = 2**20  # bytes; larger files are kept on disk
 FIRST, LATER = ["pull", "arm"], ["reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 OF_A_STOP = {"reward": "confidence", "cost": "epsilon"}  # what its fields mean
@@ -42,38 +31,18 @@ OF_AN_ITEM = [*FIRST, "item", *LATER]
 OBSERVATION = [*FIRST, *LATER, "pulls", "period", "origin"]
 
 
-def columns(settings: Settings) -> list[str]:
-    """The names of the fields of each observation."""
-    return OBSERVATION if settings.items is None else OF_AN_ITEM
-
-
 class End(NamedTuple):
-    """What must be known of a state to say which of the results count: how far they do, and where the study stopped."""
+    """What must be known of a state to say which of the results count."""
 
     settings: Settings
     place: int  # the last event
-    through: int  # no result up to this pull is still to count
     stop: int | None  # the place of the stop
-    failed_score: float | None = None  # in a race
-
-    @classmethod
-    def of(cls, state: Any) -> End:
-        stop = None if state.ended is None else state.ended.place
-        return cls(
-            state.settings, state.place, getattr(state, "through", 0), stop, getattr(state, "failed_score", None)
-        )
-
-
-class Handed:
-    """A pull, as far as observations tell of it."""
-
-    def __init__(self, event: Event) -> None:
-        self.arm, self.asked, self.offers, self.withdrawn = event.arm, event.time, 1, False
+    through: int  # no result up to this pull is still to count; 0 in a race
 
 
 def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[str, Any]]:
     """What is known of each result. In a study with items, the first that was told of an item counts."""
-    pulls: dict[int, Handed] = {}
+    pulls: dict[int, Lease] = {}
     seen: set[tuple[Any, Any]] = set()  # arms and items
     dropped: list[str] = []
     ended: str | None = None  # why it has stopped at this point of the log
@@ -81,24 +50,24 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
     for event in events:
         late = end.stop is not None and event.place > end.stop
         number = event.pull or 0
-        if event.kind == ASK:
-            pulls[number] = Handed(event)
-        elif event.kind == OFFER:
+        if event.kind == log.ASK:
+            pulls[number] = Lease(number, event.arm, event.item, event.time, 0.0)  # type: ignore[arg-type]
+        elif event.kind == log.OFFER:
             pulls[number].offers += 1
-        elif event.kind == WITHDRAW:
+        elif event.kind == log.WITHDRAW:
             pulls[number].withdrawn = True
-        elif event.kind == STOP:
+        elif event.kind == log.STOP:
             ended = event.words
-        elif event.kind == AMEND:
+        elif event.kind == log.AMEND:
             changes = json.loads(event.words or "")
-            ended = None if ended in LIMITS and set(changes) & REOPENING else ended
+            ended = None if ended in log.LIMITS and set(changes) & log.REOPENING else ended
             for arm in changes.get("dropped", [[], []])[1][len(dropped) :]:
                 dropped.append(arm)
                 for pull in pulls.values():
-                    pull.withdrawn = pull.withdrawn or arms[pull.arm] == arm  # type: ignore[index]
-        elif event.kind in (COUNTS, TELL, LOSE, IMPORT):
-            handed, is_sum = pulls.pop(number, None), event.kind == COUNTS
-            is_imported = items is None and event.kind in (COUNTS, IMPORT)
+                    pull.withdrawn = pull.withdrawn or arms[pull.arm] == arm
+        elif event.kind in log.RESULTS:
+            handed, is_sum = pulls.pop(number, None), event.kind == log.COUNTS
+            is_imported = items is None and event.kind in (log.COUNTS, log.IMPORT)
             told = json.loads(event.words or "") if is_sum else [(event.arm, 1, event.reward, event.cost)]
             if is_sum:
                 offers = 1 if event.worker is None else 0
@@ -111,7 +80,7 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
                     in_order = number <= end.through and not (handed is not None and handed.withdrawn)
                     counted = reward is not None and in_order
                 else:
-                    has_score = reward is not None or end.failed_score is not None
+                    has_score = reward is not None or end.settings.failed_score is not None
                     counted = has_score and (a, event.item) not in seen
                     seen.add((a, event.item))
                 yield {
@@ -143,11 +112,11 @@ def shown_event(event: Event, settings: Settings, row: Row) -> dict[str, Any]:
         found["item"] = settings.items.id(event.item)
     for name in ("reward", "cost", "worker", "request"):
         if getattr(event, name) is not None:
-            found[OF_A_STOP.get(name, name) if event.kind == STOP else name] = getattr(event, name)
-    if event.words is not None and event.kind != ASK:  # that of an ask is what a policy remembers
-        key = {STOP: "reason", AMEND: "changes", COUNTS: "counts"}.get(event.kind, "failed")
-        found[key] = json.loads(event.words) if event.kind in (AMEND, COUNTS) else event.words
-        if event.kind == COUNTS:
+            found[OF_A_STOP.get(name, name) if event.kind == log.STOP else name] = getattr(event, name)
+    if event.words is not None and event.kind != log.ASK:  # that of an ask is what a policy remembers
+        key = {log.STOP: "reason", log.AMEND: "changes", log.COUNTS: "counts"}.get(event.kind, "failed")
+        found[key] = json.loads(event.words) if event.kind in (log.AMEND, log.COUNTS) else event.words
+        if event.kind == log.COUNTS:
             found[key] = {settings.arms[a]: [pulls, reward, cost] for a, pulls, reward, cost in found[key]}
     return found
 
@@ -178,7 +147,13 @@ def whole_log(study: StoredStudy) -> Iterator[str]:
     """A study whole, a line at a time: its recipe, and then its events, for `cabai.import_study`."""
     end, row = study._read("end"), study._row
     [(tests,)] = study._storage.fetch(tables.TESTS, (row.id,))
-    about = {"cabai": __version__, "format": FORMAT, "name": row.name, "token": row.token, "created": row.created}
+    about = {
+        "cabai": __version__,
+        "format": tables.FORMAT,
+        "name": row.name,
+        "token": row.token,
+        "created": row.created,
+    }
     yield line_of(about | {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)})
     for event in study._log(end.place):
         yield line_of({name: value for name, value in event._asdict().items() if value is not None})
@@ -195,7 +170,8 @@ def lines(
     if kind == "csv":
         yield csv_line(columns)
         for row in rows:
-            yield csv_line([plain_text(row[name]) for name in columns])
+            cells = [row[name] for name in columns]  # spreadsheets would run a string that begins like a formula
+            yield csv_line([f"'{each}" if isinstance(each, str) and each[:1] in FORMULA else each for each in cells])
         return
     yield '{"observations": ['
     for i, row in enumerate(rows):
@@ -208,8 +184,3 @@ def csv_line(cells: Sequence[Any]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue().removesuffix("\r\n") + "\n"
-
-
-def plain_text(value: Any) -> Any:
-    """A value for a CSV cell: spreadsheets would run a string that begins like a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value

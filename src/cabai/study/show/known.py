@@ -8,10 +8,11 @@ arms.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,8 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import beats, is_settled
 from cabai.datasets.capital import ROUNDED_UP, first_bets, largest_capital, smallest_epsilon
 from cabai.datasets.race import PAIRED
-from cabai.families import Family
 from cabai.families.slots import variance_at
 from cabai.study.state.race import RaceState
-from cabai.study.state.sampled import SampledState
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Threshold
 
@@ -35,21 +34,17 @@ USUAL_PRICE = 3.0  # nats, of a test: where the search begins
 MOST = 10**6  # scores in all pairs of arms that are compared for a status
 
 
-@dataclass(frozen=True)
-class Known:
-    """What the results that count have shown."""
-
+class Known(NamedTuple):
     may_be_best: NDArray[np.bool_]
     within: float | None  # the leader is at most so much worse than the best; None: nothing is shown
     better: NDArray[np.bool_] | None  # [b, a]: b is better than a; all pairs at once, as is the next
     lead: float | None = None  # the leader is better than its rival by at most so much
 
 
-def known_of(
-    state: SampledState, leader: int | None, rival: int | None = None, *, decided: bool = False
-) -> Known | None:
-    """What is known about a study's arms, and about the leader and a rival; None if its test is not proven, or not
-    about pairs of arms."""
+def known_of(state: Any, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known | None:
+    """What is known about the arms, the leader and a rival; None if the test is not proven, or not one of pairs."""
+    if isinstance(state, RaceState):
+        return known_of_race(state, leader, rival, decided=decided)
     settings, setup = state.settings, state.setup
     if not settings.can_test or not getattr(setup.policy, "tests_pairs", True):
         return None
@@ -70,18 +65,20 @@ def known_of(
 class Tester:
     """The tests of pairs of arms at the present state."""
 
-    def __init__(self, state: SampledState) -> None:
+    def __init__(self, state: Any) -> None:
         self.state, self.settings, self.setup = state, state.settings, state.setup
         self.threshold = self.setup.threshold.of_pairs
         self.by_pairs = self.threshold == self.setup.threshold  # the study's own test is one of pairs, too
         self.arms, self.t = Records(state.ordered.arms), int(state.ordered.run["t"])
         self.means = state.ordered.arms["tested_mean"]
         self.tested = state.ordered.arms["tested"] > 0
-        self.order = np.argsort(np.where(self.tested, -self.means, np.inf), kind="stable")
+        self.order = np.argsort(np.where(self.tested, -self.means, np.inf), kind="stable").tolist()
+        self.unit, (low, high) = self.settings.family.unit, self.settings.family.mean_range
+        self.width = high - low
 
     def may_be_best(self) -> NDArray[np.bool_]:
         """The arms that no arm beats, nor has beaten."""
-        possible = self.state.unbeaten.astype(np.bool_)
+        possible: NDArray[np.bool_] = self.state.unbeaten.astype(np.bool_)
         beaten = self._beaten(self.setup)
         for a in np.flatnonzero(possible & self.tested).tolist():
             possible[a] = not any(beaten(b, a) for b in self._above(a))
@@ -91,8 +88,7 @@ class Tester:
         """[b, a]: b beats a at delta/K. That is one test for each of K (K - 1) pairs, at their level. The same test at
         delta, which is less strict, has beaten no arm that may be the best."""
         found = np.zeros((len(self.arms), len(self.arms)), np.bool_)
-        delta = self.settings.delta / len(self.arms)
-        beaten = self._beaten(self.settings.setup(delta, self.threshold))
+        beaten = self._beaten(self.settings.setup(self.settings.delta / len(self.arms), self.threshold))
         for a in np.flatnonzero(self.tested & ~(possible & self.by_pairs)).tolist():
             for b in self._above(a):
                 found[b, a] = beaten(b, a)
@@ -100,7 +96,7 @@ class Tester:
 
     def within(self, leader: int, possible: NDArray[np.bool_]) -> float | None:
         """The smallest epsilon, rounded up, at which the leader is settled over all arms that may be the best."""
-        rivals = [a for a in self.order.tolist() if possible[a] and a != leader]
+        rivals = [a for a in self.order if possible[a] and a != leader]
         setup = self._with_epsilon(self.setup.threshold, self.settings.delta)
         if setup is None or not (self.tested[leader] and self.tested[rivals].all()):
             return None
@@ -112,32 +108,27 @@ class Tester:
             if own is None:
                 return None
             found = max(found, own)
-        return informative(found * self.settings.family.unit, self.settings.family)
+        return informative(found * self.unit, self.width)
 
     def lead(self, leader: int, rival: int) -> float | None:
-        """The most by which the leader can be better than a rival: the rival is shown to be at most that much worse, at
-        the level of all pairs of arms."""
-        setup = self._with_epsilon(self.setup.threshold.of_pairs, self.settings.delta / len(self.arms))
+        """The most by which the leader can be better than a rival, at the level of all pairs of arms."""
+        setup = self._with_epsilon(self.threshold, self.settings.delta / len(self.arms))
         if setup is None or not (self.tested[leader] and self.tested[rival]):
             return None
         found = self._smallest(setup, rival, leader, 0.0, ROUGHLY)
-        return None if found is None else informative(found * self.settings.family.unit, self.settings.family)
+        return None if found is None else informative(found * self.unit, self.width)
 
     def _with_epsilon(self, threshold: Threshold, delta: float) -> Setup | None:
         """A test with an epsilon, which is then put there; None if a user's own family has none."""
-        width = self.settings.family.mean_range[1] - self.settings.family.mean_range[0]
-        try:
-            return Setup(
-                self.settings.kernel_family, threshold, arms=len(self.arms), delta=delta,
-                epsilon=width / 2 if math.isfinite(width) else 1.0,
-            )  # fmt: skip
-        except InvalidInput:
-            return None
+        any_epsilon = self.width / 2 if math.isfinite(self.width) else 1.0
+        with suppress(InvalidInput):
+            kernel_family = self.settings.kernel_family
+            return Setup(kernel_family, threshold, arms=len(self.arms), delta=delta, epsilon=any_epsilon)
+        return None
 
     def _smallest(self, setup: Setup, b: int, a: int, least: float, close: float = CLOSE) -> float | None:
         """The smallest epsilon from `least` on at which b is settled over a, rounded up so that it is settled there."""
-        most = (self.settings.family.mean_range[1] - self.settings.family.mean_range[0]) / self.settings.family.unit
-        rules, settled = Record(setup.rules), setup.bound(is_settled)
+        most, rules, settled = self.width / self.unit, Record(setup.rules), setup.bound(is_settled)
 
         def holds(epsilon: float) -> bool:
             rules.epsilon = epsilon
@@ -146,9 +137,9 @@ class Tester:
 
         if least > 0 and holds(least):
             return least
-        behind = float(self.means[a] - self.means[b])
         usual = self._spread(setup, b, a) * math.sqrt(2 * (rules.level + USUAL_PRICE))
-        low, step = max(behind, least, 0.0), usual / 20
+        behind, step = float(self.means[a] - self.means[b]), usual / 20
+        low = max(behind, least, 0.0)
         high = max(behind + usual, low + step)
         for _ in range(DOUBLINGS):
             if not high < most:
@@ -181,7 +172,7 @@ class Tester:
 
     def _above(self, a: int) -> list[int]:
         """The arms with a higher mean than arm a: no other beats it."""
-        return [b for b in self.order.tolist() if self.tested[b] and self.means[b] > self.means[a]]
+        return [b for b in self.order if self.tested[b] and self.means[b] > self.means[a]]
 
     def _beaten(self, setup: Setup) -> Callable[[int, int], bool]:
         view, kernels = self.state.ordered, self.settings.kernels
@@ -196,79 +187,65 @@ class Tester:
         return beaten
 
 
-def race_known_of(state: RaceState, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known:
+def known_of_race(state: RaceState, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known:
     """The same as for a study without items. A paired race spends one delta on its decision, on the arms that may be
     the best, and on `within`. A champion race has no pairs: there `within` is a statement by itself, about all other
     arms."""
-    race, arms = state.race, len(state.settings.arms)
-    possible = ~race.board.out
-    if state.settings.reserve is not None:  # these statements are only for arms that never change
+    race, settings, arms = state.race, state.settings, len(state.settings.arms)
+    possible, unit, delta = ~race.board.out, race.high - race.low, settings.delta
+    if settings.reserve is not None:  # these statements are only for arms that never change
         return Known(possible, None, None)
-    if decided and leader is not None and state.settings.epsilon == 0:
+    if decided and leader is not None and settings.epsilon == 0:
         possible = np.arange(arms) == leader
     if leader is not None:
         possible[tied_with(state, leader)] = True
     if leader is None or state.items.earlier:  # what it says of ranks would be about these arms only
         return Known(possible, None, None if state.items.earlier else race_separated(state))
-    lead = None if rival is None else race_lead(state, leader, rival)
-    return Known(possible, race_within(state, leader, possible), race_separated(state), lead)
+
+    def within() -> float | None:
+        """The smallest epsilon, rounded up, at which the leader beats all arms that may be the best."""
+        rivals = np.ones(arms, np.bool_) if race.name != PAIRED and possible.sum() > 1 else possible
+        target, found = (arms - 1) / delta * ROUNDED_UP, 0.0
+        for a in np.flatnonzero(rivals).tolist():
+            if a == leader or (is_finished(state, leader, a) and race.lead(leader, a) >= 0):
+                continue
+            own = smallest_epsilon(race.board, arms, delta, target, leader, a, found)
+            if own is None:
+                return None
+            found = max(found, own)
+        return informative(found * unit, unit)
+
+    def lead(rival: int) -> float | None:
+        """The most by which the leader can be better than a rival on all items, at the level of all pairs of arms."""
+        if is_finished(state, leader, rival):
+            return race.lead(leader, rival) / race.items
+        target = arms * (arms - 1) / delta * ROUNDED_UP
+        found = smallest_epsilon(race.board, arms, delta / arms, target, rival, leader, close=ROUGHLY)
+        return None if found is None else informative(found * unit, unit)
+
+    return Known(possible, within(), race_separated(state), None if rival is None else lead(rival))
 
 
-def race_lead(state: RaceState, leader: int, rival: int) -> float | None:
-    """The most by which the leader can be better than a rival on all items, at the level of all pairs of arms."""
-    race, arms, delta = state.race, len(state.settings.arms), state.settings.delta
-    if is_finished(state, leader, rival):
-        return race.lead(leader, rival) / race.items
-    target = arms * (arms - 1) / delta * ROUNDED_UP
-    found = smallest_epsilon(race.board, arms, delta / arms, target, rival, leader, close=ROUGHLY)
-    return None if found is None else informative(found * (race.high - race.low), state.settings.family)
-
-
-def race_within(state: RaceState, leader: int, possible: np.ndarray) -> float | None:
-    """The smallest epsilon, rounded up, at which the leader beats all arms that may be the best."""
-    race, arms, delta = state.race, len(state.settings.arms), state.settings.delta
-    if race.name != PAIRED and possible.sum() > 1:
-        possible = np.ones(arms, np.bool_)
-    target, found = (arms - 1) / delta * ROUNDED_UP, 0.0
-    for a in np.flatnonzero(possible).tolist():
-        if a == leader or (is_finished(state, leader, a) and race.lead(leader, a) >= 0):
-            continue
-        own = smallest_epsilon(race.board, arms, delta, target, leader, a, found)
-        if own is None:
-            return None
-        found = max(found, own)
-    return informative(found * (race.high - race.low), state.settings.family)
-
-
-def race_separated(state: RaceState) -> np.ndarray:
+def race_separated(state: RaceState) -> NDArray[np.bool_]:
     """[b, a]: b is better than a, shown by a capital of K (K - 1)/delta, or because all scores of both are known.
 
     If there are too many scores to compare all pairs for a status, only the latter counts.
     """
-    race, arms, delta = state.race, len(state.settings.arms), state.settings.delta
-    found = np.zeros((arms, arms), np.bool_)
-    target = arms * (arms - 1) / delta * ROUNDED_UP
+    race, arms = state.race, len(state.settings.arms)
+    found, target = np.zeros((arms, arms), np.bool_), arms * (arms - 1) / state.settings.delta * ROUNDED_UP
     bets = first_bets(race.items, math.log(target))
     small = arms * int(race.board.prefix.sum()) <= MOST
-    for b in range(arms):
-        for a in range(arms):
-            if b != a and is_finished(state, b, a):
-                found[b, a] = race.lead(b, a) > 0
-            elif b != a and small:
-                found[b, a] = largest_capital(race.board, bets, b, a, 0.0) >= target
+    for b, a in itertools.permutations(range(arms), 2):
+        if is_finished(state, b, a):
+            found[b, a] = race.lead(b, a) > 0
+        elif small:
+            found[b, a] = largest_capital(race.board, bets, b, a, 0.0) >= target
     return found
 
 
-def within_of(state: Any, arm: int) -> float | None:
-    """How much worse than the best an arm is at most, at delta; None if nothing is shown."""
-    found = race_known_of(state, arm) if isinstance(state, RaceState) else known_of(state, arm)
-    return None if found is None else found.within
-
-
-def informative(difference: float, family: Family) -> float | None:
+def informative(difference: float, width: float) -> float | None:
     """A difference that is shown, if that says anything."""
-    low, high = family.mean_range
-    return difference if difference < NOTHING * (high - low) else None
+    return difference if difference < NOTHING * width else None
 
 
 def tied_with(state: RaceState, leader: int) -> list[int]:
@@ -278,7 +255,6 @@ def tied_with(state: RaceState, leader: int) -> list[int]:
 
 
 def is_finished(state: RaceState, b: int, a: int) -> bool:
-    """Whether all scores of both arms are known."""
     return bool(state.race.board.prefix[b] == state.race.items == state.race.board.prefix[a])
 
 

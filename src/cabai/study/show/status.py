@@ -9,21 +9,9 @@ from typing import Any
 from cabai.core.goal import BEST, CHEAPEST
 from cabai.study.log.events import ACCEPTED
 from cabai.support.tables import table
-from cabai.views import status_table
-from cabai.views.words import (
-    decimals,
-    decimals_of_mean,
-    difference,
-    either,
-    fixed,
-    in_words,
-    lasting,
-    listed,
-    money,
-    percent,
-    rough,
-    rounded_up,
-)
+from cabai.views import status_table, words
+
+LISTED = ("name", "stopped", "reason", "decision", "leader", "pulls", "spent")  # of each study in a list
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class Forecast:
         """
         if self.low_seconds is None or self.high_seconds is None or self.high_seconds < 10:
             return ""
-        low, high = lasting(self.low_seconds), lasting(self.high_seconds)
+        low, high = words.lasting(self.low_seconds), words.lasting(self.high_seconds)
         least, unit = low.split()
         return high if low == high else f"{least if high.endswith(f' {unit}') else low} to {high}"
 
@@ -59,13 +47,13 @@ class Forecast:
         (', probably 1 to 2 more', ', 8 more until the budget is reached; chance of a decision within the budget: 20 %')
         """
         if self.chance is not None and self.low >= 0.99 * self.high:
-            much = f", {rough(self.high, 3)} more until the {limit} is reached"
+            much = f", {words.rough(self.high, 3)} more until the {limit} is reached"
         else:
-            much = f", probably {rough(self.low)} to {rough(self.high)} more"
+            much = f", probably {words.rough(self.low)} to {words.rough(self.high)} more"
             much += f", in {self.time}" if self.time else ""
         if self.chance is None:
             return much
-        return f"{much}; chance of a decision within the {limit}: {percent(min(max(self.chance, 0.001), 0.999))}"
+        return f"{much}; chance of a decision within the {limit}: {words.percent(min(max(self.chance, 0.001), 0.999))}"
 
 
 @dataclass(frozen=True)
@@ -183,16 +171,16 @@ class Status:
         'has a mean within 0.1 of the smallest mean'
         """
         if self.goal == CHEAPEST:
-            return cheapest_best(self, in_words(len(self.arms)))
-        epsilon = rounded_up(self.epsilon) if self.reason == ACCEPTED else f"{self.epsilon:g}"
+            return cheapest_best(self, words.in_words(len(self.arms)))
+        epsilon = words.rounded_up(self.epsilon) if self.reason == ACCEPTED else f"{self.epsilon:g}"
         wanted = "largest" if self.direction == "maximize" else "smallest"
         if self.items is not None:
             wanted = "highest" if self.direction == "maximize" else "lowest"
             mean = f"a mean within {epsilon} of the {wanted}" if self.epsilon else f"the {wanted} mean"
-            tied = f", tied with {listed(self.tied)}," if self.tied and not self.epsilon else ""
-            among = f"of these {in_words(len(self.arms))}"
+            tied = f", tied with {words.listed(self.tied)}," if self.tied and not self.epsilon else ""
+            among = f"of these {words.in_words(len(self.arms))}"
             if self.earlier:
-                among += f" and the {in_words(len(self.earlier))} of the earlier race"
+                among += f" and the {words.in_words(len(self.earlier))} of the earlier race"
             return f"has {mean}{tied} {among} on these {self.items} items"
         among = " among the arms still in" if self.dropped else ""
         close = f"has a mean within {epsilon} of the {wanted} mean"
@@ -239,10 +227,13 @@ class Status:
         >>> study.run(lambda arm: 1 if arm == "b" else 0).sentence
         'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
         """
-        spent = f"{money(self.spent)} spent"
+        spent = f"{words.money(self.spent)} spent"
         if self.decision is not None:
             number = self.pulls + self.waiting + self.discarded + self.failures
-            paid = f"{spent} on {number:,} pulls" if self.items is None else f"{spent}{self._share}"
+            paid = f"{spent} on {number:,} pulls" if self.items is None else spent
+            if self.items is not None and self.full_cost:
+                share = words.percent(self.spent / self.full_cost)
+                paid += f", {share} of the {words.rough(self.full_cost, 3)} that evaluating everything costs"
             return f"{'Accepted' if self.reason == ACCEPTED else 'Decided'}: {self.statement}; {paid}."
         if self.stopped:
             if self.leader is None:
@@ -262,12 +253,16 @@ class Status:
         if self.progress is None:
             return f"{self.leader} leads so far; how far it is from a decision cannot be told here. {spent}."
         if self.forecast is None:
-            rest = f", at most about {rough(self.at_most, 3)} more" if self.items and self.at_most is not None else ""
+            rest = (
+                f", at most about {words.rough(self.at_most, 3)} more"
+                if self.items and self.at_most is not None
+                else ""
+            )
             return f"{self.leader} leads so far; it is too early to tell more. {spent}{rest}."
         if self.claim is not None:
             return f"{self.leader} is the likely answer. Still to show: {self.claim}. {self._paid}."
         if self.looks_tied:
-            end = "" if self.within is None else f"; epsilon = {rounded_up(self.within)} would end it now"
+            end = "" if self.within is None else f"; epsilon = {words.rounded_up(self.within)} would end it now"
             return f"{self.outlook.capitalize()}: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
         return f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}. {self._paid}."
 
@@ -284,11 +279,14 @@ class Status:
         number = f"{self.pulls:,} pulls"
         if self.items is not None:
             number = f"{self.pulls:,} of {self.items * len(self.arms):,} scores"
-        found = [number, f"{money(self.spent)}{'' if self.max_cost is None else f' of {money(self.max_cost)}'} spent"]
+        found = [
+            number,
+            f"{words.money(self.spent)}{'' if self.max_cost is None else f' of {words.money(self.max_cost)}'} spent",
+        ]
         if self.looks_tied:
             found.append(f"{self.outlook}, perhaps tied")
         elif self.progress is not None and not self.stopped:
-            found.append(f"{percent(self.progress)} done")
+            found.append(f"{words.percent(self.progress)} done")
         if self.forecast is not None and self.forecast.time and not self.looks_tied:
             found.append(f"{self.forecast.time} left")
         if self.leader is not None:
@@ -310,7 +308,7 @@ class Status:
             return "by hand"
         if self.reason == "certificate":
             return f"at {self.certified_pulls:,} pulls, where the certificate of its threshold ends"
-        return f"at {self.reason} = {money(self.max_cost if self.reason == 'max_cost' else self.max_pulls)}"
+        return f"at {self.reason} = {words.money(self.max_cost if self.reason == 'max_cost' else self.max_pulls)}"
 
     @property
     def ahead(self) -> str:
@@ -327,9 +325,9 @@ class Status:
         if self.lead == 0:
             return f"level with {self.rival}"
         if self.lead_at_most is None:
-            return f"ahead of {self.rival} by {rough(self.lead)}"
-        much = difference(self.lead, decimals(self.lead, 2 * self.lead_at_most - self.lead))
-        return f"ahead of {self.rival} by {much}, at most {rounded_up(self.lead_at_most)}"
+            return f"ahead of {self.rival} by {words.rough(self.lead)}"
+        much = words.difference(self.lead, words.decimals(self.lead, 2 * self.lead_at_most - self.lead))
+        return f"ahead of {self.rival} by {much}, at most {words.rounded_up(self.lead_at_most)}"
 
     @property
     def _paid(self) -> str:
@@ -338,15 +336,7 @@ class Status:
             ahead = ""
         else:
             ahead = self.forecast.said("budget" if self.max_pulls is None and self.certified_pulls is None else "limit")
-        return f"{percent(self.progress)} done: {money(self.spent)} spent{ahead}"
-
-    @property
-    def _share(self) -> str:
-        """How much of the full evaluation was paid, where that is known."""
-        if not self.full_cost:
-            return ""
-        share = percent(self.spent / self.full_cost)
-        return f", {share} of the {rough(self.full_cost, 3)} that evaluating everything costs"
+        return f"{words.percent(self.progress)} done: {words.money(self.spent)} spent{ahead}"
 
     @property
     def known(self) -> str | None:
@@ -360,10 +350,10 @@ class Status:
         """
         found, possible = [], [arm.name for arm in self.arms if arm.may_be_best]
         if possible and len(possible) < len(self.arms):
-            best = f"one of {len(possible)} arms" if len(possible) > 6 else either(possible)
+            best = f"one of {len(possible)} arms" if len(possible) > 6 else words.either(possible)
             found.append(f"{best} is the best")
         if self.within is not None and (self.within or possible != [self.leader]):
-            much = f"at most {rounded_up(self.within)} worse than the best" if self.within else "the best"
+            much = f"at most {words.rounded_up(self.within)} worse than the best" if self.within else "the best"
             found.append(f"{self.leader} is {much}")
         if not found:
             return None
@@ -385,7 +375,7 @@ class Status:
         found = [f"{self.leader} is {self.ahead}."] if self.ahead and (self.lead or 0.0) > 0 else []
         if self.decision is None:
             return found
-        within = rounded_up(self.within or 0.0)
+        within = words.rounded_up(self.within or 0.0)
         if 0 < float(within) < self.epsilon:  # else the decision says as much
             found.append(f"{self.decision} is at most {within} worse than the best.")
         return found
@@ -426,20 +416,22 @@ class Status:
             str(arm.pulls),
             texts["mean"],
             *([texts["interval"]] if self.items is None else []),
-            money(arm.cost),
-            money(arm.spent),
+            words.money(arm.cost),
+            words.money(arm.spent),
             state,
         ]
 
     def texts(self, arm: ArmStatus) -> dict[str, str]:
         """The numbers of an arm's mean, with as many digits as its interval allows."""
-        digits = decimals(arm.low, arm.high) if self.items is None else decimals_of_mean(arm.pulls, self._width)
-        low = "-inf" if arm.low is None else fixed(arm.low, digits)
-        high = "inf" if arm.high is None else fixed(arm.high, digits)
+        digits = (
+            words.decimals(arm.low, arm.high) if self.items is None else words.decimals_of_mean(arm.pulls, self._width)
+        )
+        low = "-inf" if arm.low is None else words.fixed(arm.low, digits)
+        high = "inf" if arm.high is None else words.fixed(arm.high, digits)
         interval = "not known yet" if arm.low is None and arm.high is None else f"{low} to {high}"
         return {
-            "mean": fixed(arm.mean, digits), "interval": interval if arm.pulls else "",
-            "behind": "" if arm.behind is None else difference(arm.behind, digits),
+            "mean": words.fixed(arm.mean, digits), "interval": interval if arm.pulls else "",
+            "behind": "" if arm.behind is None else words.difference(arm.behind, digits),
         }  # fmt: skip
 
     @property
@@ -508,7 +500,7 @@ class Status:
         if self.late:
             end = "the study stopped" if self.decision is None else "the decision"
             what, they = ("result", "it") if self.late == 1 else ("results", "they")
-            more.append(f"{self.late} {what} arrived after {end}; {they} cost {money(self.spent_late)}")
+            more.append(f"{self.late} {what} arrived after {end}; {they} cost {words.money(self.spent_late)}")
         more += self.shown
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.study.log.events import CERTIFICATE, LIMITS, MAX_PULLS, REOPENING, RESULTS, Event, check_event, wrong
+from cabai.study.log import events as log
+from cabai.study.log.events import RESULTS, Event, check_event, wrong
 from cabai.study.settings import AMENDABLE, Settings
 from cabai.study.state.progress import Remaining
 
 ROUNDING = 1e-9  # of a budget: ten times 0.1 is 1, in spite of rounding
-RATIO = 1.03  # from one point to the next: 300 points in a million results
-LOG_RATIO = math.log(RATIO)
-STEP = 8  # results between two points at least, or half as many as there are arms: a point compares all of them
+STEP = 16  # results between two points, or twice as many as there are arms: a point compares all of them
+SHARE, FEW = 33, 3  # of the results so far, a part of 33 if that is more, and a third while that is less
 
 
 @dataclass(slots=True)
 class Lease:
-    """A pull under way."""
-
     number: int
     arm: int
     item: int | None
@@ -68,8 +66,7 @@ class Point(NamedTuple):
 
     @classmethod
     def of(cls, state: Accounts, time: float) -> Point:
-        """The point of one moment. If the evidence cannot be computed, the rest is kept: something that is only shown
-        must not keep a result from being stored."""
+        """What cannot be computed is left out: something only shown must not keep a result from being stored."""
         names, found = state.settings.arms, dict[str, Any](leader=None, rival=None, evidence=None, required=None)
         with suppress(Exception):  # of a user's own code, perhaps
             leader, closest = state.leader, state.closest()
@@ -86,8 +83,6 @@ class Point(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the results that count decide."""
-
     arm: int
     confidence: float
 
@@ -104,7 +99,7 @@ class Accounts:
     - `verdict()`, the decision that the results which count show; `confidence()`, 1 - the smallest delta at which the
       leader would have been decided for by now; `closest()`, the rival that the leader is furthest from beating, the
       evidence against it, and what is required; `lead(b, a)`, how much better than a the arm b is on average
-    - `remaining()`, what is still to come before it decides, as far as that can be told
+    - `estimate()`, what is still to come before it decides, as far as that can be told
     - `overflows(arm, reward, cost)`, whether these, added to what was told before, are too large for a double
     - `result(event, lease)`: a pull has returned something, or failed; its accounts are settled
     """
@@ -151,12 +146,24 @@ class Accounts:
         """Whether a lapsed pull of an arm is to be offered again."""
         return bool(self.in_play[arm])
 
+    def remaining(self) -> Remaining | None:
+        """What is still to come, as far as that can be told; it is only shown, so numbers too large are no error."""
+        with suppress(ArithmeticError, ValueError):
+            found = self.estimate()
+            if found is None or all(map(math.isfinite, found[:5])):
+                return found  # type: ignore[no-any-return]
+        return None
+
     def progress(self, remaining: Remaining) -> float:
         """The share of the expected bill that is paid, from what is left and from the last point of the history."""
-        last = next((point for point in reversed(self.points) if point.progress), None)
-        return remaining.progress(
-            None if last is None or last.progress == 1 else (last.spent, float(last.progress or 0))
-        )
+        before = next(((point.spent, point.progress) for point in reversed(self.points) if point.progress), None)
+        return remaining.progress(None if before is None or before[1] == 1 else before)
+
+    @property
+    def next_point(self) -> int:
+        """The number of results at which the next point of the history is due: 1, 2, 3, 4, 5, 6, 8, 10, 13, 17, ..."""
+        last = self.points[-1].told if self.points else 0
+        return last + max(1, last // SHARE, min(last // FEW, max(STEP, 2 * len(self.settings.arms))))
 
     # The fold.
 
@@ -168,7 +175,7 @@ class Accounts:
         self.place = event.place
         if event.kind in RESULTS:
             self.last_result = event.time
-            if self.ended is None and is_due(self.told, len(self.settings.arms)):
+            if self.ended is None and self.told >= self.next_point:
                 self.points.append(Point.of(self, event.time))
 
     def take_all(self, events: Sequence[Event]) -> None:
@@ -182,24 +189,24 @@ class Accounts:
         if event.pull is None or event.pull != self.asked + 1:
             raise wrong(event, "pull")
         self.asked = event.pull
-        self.pulls[event.pull] = Lease(event.pull, event.arm, event.item, event.time, self._expires(event),
-                                       event.worker, event.request)  # fmt: skip
+        expires = event.time + self.settings.lease
+        self.pulls[event.pull] = Lease(
+            event.pull, event.arm, event.item, event.time, expires, event.worker, event.request
+        )
         self.live[event.arm] += 1
 
-    def _offer(self, event: Event) -> None:
+    def _lease(self, event: Event) -> None:
+        """A pull is handed out again, or its lease begins again, is given back, or ends now."""
         pull = self.pulls[event.pull]  # type: ignore[index]
-        pull.lapses += pull.expires > 0
-        pull.offers += 1
-        pull.worker, pull.request, pull.expires = event.worker, event.request, self._expires(event)
+        if event.kind == log.OFFER:
+            pull.lapses += pull.expires > 0
+            pull.offers += 1
+            pull.worker, pull.request = event.worker, event.request
+        elif event.kind == log.RELEASE:
+            pull.request = None
+        pull.expires = {log.RELEASE: 0.0, log.LAPSE: event.time}.get(event.kind, event.time + self.settings.lease)
 
-    def _renew(self, event: Event) -> None:
-        self.pulls[event.pull].expires = self._expires(event)  # type: ignore[index]
-
-    def _release(self, event: Event) -> None:
-        self.pulls[event.pull].expires, self.pulls[event.pull].request = 0.0, None  # type: ignore[index]
-
-    def _lapse(self, event: Event) -> None:
-        self.pulls[event.pull].expires = event.time  # type: ignore[index]
+    _offer = _renew = _release = _lapse = _lease
 
     def _withdraw(self, event: Event) -> None:
         self.withdraw(self.pulls[event.pull])  # type: ignore[index]
@@ -232,11 +239,11 @@ class Accounts:
 
     def _stop(self, event: Event) -> None:
         if self.settings.cheapest is not None:  # the decision is about these, whatever is told later
-            self.costs_at_stop = [cost if math.isfinite(cost) else None for cost in self.running_costs]
+            self.costs_at_stop = list(map(finite_or_none, self.running_costs))
         self.ended, self.told_at_stop, self.bill_at_stop = event, self.told, self.bill
-        last = self.amendments[-1] if self.amendments else None
-        if last is not None and last["place"] == event.place - 1 and last["reopened"] == event.words:
-            last["reopened"] = None  # its limit was still reached
+        last = self.amendments[-1] if self.amendments else {"place": None}
+        if last["place"] == event.place - 1 and last["reopened"] == event.words:  # its limit was still reached
+            last["reopened"] = None
         if self.points and self.points[-1].told == self.told:
             self.points.pop()
         self.points.append(Point.of(self, event.time)._replace(progress=1.0))
@@ -245,18 +252,15 @@ class Accounts:
         changes = json.loads(event.words or "")
         if not set(changes) <= AMENDED:
             raise wrong(event, "words")
-        reopens = self.ended is not None and self.ended.words in LIMITS and bool(set(changes) & REOPENING)
-        reopened = self.ended.words if reopens and self.ended is not None else None
+        stopped = None if self.ended is None else self.ended.words
+        reopened = stopped if stopped in log.LIMITS and set(changes) & log.REOPENING else None
         self.amendments.append(
             {"made": event.time, "by": event.worker, "changes": changes, "reopened": reopened, "place": event.place}
         )
         self.settings = self.settings.amended(**{name: after for name, (_, after) in changes.items()})
         Settings.stored(self.settings.to_json())  # an error if no study can have these
-        if reopens:
+        if reopened is not None:
             self.ended, self.costs_at_stop = None, None
-
-    def _expires(self, event: Event) -> float:
-        return event.time + self.settings.lease
 
     def pay(self, a: int, cost: float) -> None:
         self.spent[a] += cost
@@ -277,8 +281,8 @@ class Accounts:
         """The limit on pulls that is reached with those under way, if any."""
         pulls, most = self.told + self.in_sums + len(self.pulls), self.settings
         if most.max_pulls is not None and pulls >= most.max_pulls:
-            return MAX_PULLS
-        return CERTIFICATE if most.certified_pulls is not None and pulls >= most.certified_pulls else None
+            return log.MAX_PULLS
+        return log.CERTIFICATE if most.certified_pulls is not None and pulls >= most.certified_pulls else None
 
     @property
     def is_spent(self) -> bool:
@@ -294,8 +298,7 @@ class Accounts:
     @property
     def knows_cost(self) -> NDArray[np.bool_]:
         """The arms whose cost per pull is known: all if costs are given, else those with a reward."""
-        known: NDArray[np.bool_] = (self.rewards_told > 0) | (self.settings.costs is not None)
-        return known
+        return (self.rewards_told > 0) | (self.settings.costs is not None)  # type: ignore[no-any-return]
 
     def affords(self, arm: int, without: int = 0) -> bool:
         """Whether the budget pays for one more pull of an arm in addition to those under way, `without` some of it.
@@ -323,13 +326,11 @@ class Accounts:
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.spent / (self.rewards_told + self.discarded)
-        return costs
+            return self.spent / (self.rewards_told + self.discarded)  # type: ignore[no-any-return]
 
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
-        """The whole state, as JSON."""
         kept = {name: packed(getattr(self, name)) for name in (*self.KEPT, *self.OF_ARMS)}
         pulls = [[getattr(pull, name) for name in pull.__slots__] for pull in self.pulls.values()]
         return kept | {"pulls": pulls, "settings": self.settings.to_json()}
@@ -369,18 +370,6 @@ def unpack(values: NDArray[Any], kept: Sequence[Any], *, some: bool = False) -> 
         raise ValueError("its snapshot has other fields")
     else:
         values[...] = found
-
-
-def is_due(told: int, arms: int) -> bool:
-    """Whether to keep a point at this number of results.
-
-    >>> [told for told in range(1, 330) if is_due(told, 3)]
-    [1, 2, 4, 8, 16, 24, ... 256, 264, 267, 275, 284, 292, 301, 310, 319, 329]
-    """
-    step = max(STEP, arms // 2)
-    if told < step / (RATIO - 1):
-        return told % step == 0 or (told < step and told & (told - 1) == 0)
-    return math.floor(math.log(told) / LOG_RATIO) > math.floor(math.log(told - 1) / LOG_RATIO)
 
 
 def finite_or_none(value: float) -> float | None:

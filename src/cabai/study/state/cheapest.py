@@ -34,8 +34,7 @@ class CheapestState(SampledState):
         return [float(cost_to_run(arms[a])) if is_known else math.inf for a, is_known in enumerate(known)]
 
     def open_pairs(self) -> list[tuple[Pair, float]]:
-        """The claims still to be shown for the likely answer: the pair, and by how much evidence exceeds what is
-        required. Of those that could show that a cheaper arm is too bad, only the closest to it."""
+        """The claims still to be shown for the likely answer, of several alternatives the closest, and how far."""
         view, answer, rules = self.ordered, self.leader, Record(self.rules)
         if answer is None or not view.everything_pulled:
             return []
@@ -59,7 +58,6 @@ class CheapestState(SampledState):
         return [Claim(b, a, epsilon, least + by, least) for (b, a, epsilon), by in self.open_pairs()]
 
     def weakest(self) -> Claim | None:
-        """The claim that is furthest from being shown."""
         return min(self.claims(), key=lambda claim: claim.evidence, default=None)
 
     def closest(self) -> tuple[int, float, float] | None:
@@ -71,7 +69,6 @@ class CheapestState(SampledState):
         return (a if b == self.leader else b), evidence, least
 
     def claim(self) -> str | None:
-        """What that evidence is for, in words."""
         weakest, names = self.weakest(), self.settings.arms
         if weakest is None:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,27 +13,18 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import interval_level, required
 from cabai.families.base import lower_end, upper_end
 from cabai.study import levels
-from cabai.study.settings import Settings
 from cabai.study.stand_ins import StandIn
 from cabai.study.state import progress
+from cabai.study.state.accounts import Accounts
 from cabai.study.state.progress import Claim, Pairs, Remaining
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, Symmetric, bets, symmetric
 
-if TYPE_CHECKING:
-    from cabai.study.state.sampled import View
 
-
-class Evidence:
+class Evidence(Accounts):
     """Part of the state of a study whose arms are sampled. It only looks."""
 
-    settings: Settings
-    ordered: View
-    here: Any
-    unbeaten: Any
-    squares: Any
-    summed: set[int]
-    _pairs: dict[tuple[int, int], tuple[float, float]]
+    _pairs: dict[tuple[int, int], tuple[float, float]]  # as far as they were asked for since the last event
 
     @property
     def setup(self) -> Setup:
@@ -48,18 +39,14 @@ class Evidence:
         return self.settings.rules_for(leader, int(np.count_nonzero(self.here)))
 
     def pair(self, b: int, a: int) -> tuple[float, float]:
-        """The evidence that b is better than a (up to epsilon), and how much is required of it; computed once for each
-        event: with many arms, that takes a while."""
+        """The evidence that b is better than a (up to epsilon), and what is required of it, computed once per event."""
         if (b, a) not in self._pairs:
-            self._pairs[b, a] = self._pair(b, a)
+            arms, rules, t = Records(self.ordered.arms), self.rules_of(b), int(self.ordered.run["t"])
+            with np.errstate(all="ignore"):
+                least = float(self.setup.bound(required)(t, Record(rules)) + arms[b].price + arms[a].price)
+                more = self.settings.kernels.surplus(self.ordered.arms, self.ordered.run, b, a, rules)
+            self._pairs[b, a] = least + more if math.isfinite(least) else 0.0, least
         return self._pairs[b, a]
-
-    def _pair(self, b: int, a: int) -> tuple[float, float]:
-        arms, rules, t = Records(self.ordered.arms), self.rules_of(b), int(self.ordered.run["t"])
-        with np.errstate(all="ignore"):
-            least = float(self.setup.bound(required)(t, Record(rules)) + arms[b].price + arms[a].price)
-            more = self.settings.kernels.surplus(self.ordered.arms, self.ordered.run, b, a, rules)
-        return least + more if math.isfinite(least) else 0.0, least
 
     def pairs(self, leader: int | None) -> Pairs:
         """The same of the leader and each other arm; None where there is none yet."""
@@ -67,6 +54,34 @@ class Evidence:
         if leader is None or not self.ordered.everything_pulled:
             return [None] * len(arms)
         return [self.pair(leader, a) if a != leader and self.here[a] else None for a in range(len(arms))]
+
+    @property
+    def shows(self) -> bool:
+        return self.settings.can_test and self.setup.shows_evidence
+
+    def about(self) -> dict[str, Any]:
+        settings, threshold = self.settings, self.settings.threshold
+        told = self.told if self.ended is None else self.told_at_stop
+        return {
+            "policy": settings.policy.address, "threshold": threshold.address,
+            "proven": threshold.is_proven_for(settings.family),
+            "certified": settings.is_certified and told <= (settings.certified_pulls or 0),
+            "certified_pulls": settings.certified_pulls,
+            "would_decide": settings.is_present and self.ended is None and self.would_decide,
+            "unused": 0 if self.ended is None else self.waiting_at_stop,
+        }  # fmt: skip
+
+    def counted(self, a: int) -> tuple[int, int, float | None]:
+        """The pulls of arm a that count, those that wait, and the mean of the first."""
+        arm, settings = self.ordered.arms[a], self.settings
+        mean = float(settings.shown(arm["mean"])) if arm["pulls"] and settings.can_mirror else None
+        return int(arm["pulls"]), int(self.told_view.arms[a]["pulls"] - arm["pulls"]), mean
+
+    def is_excluded(self, a: int) -> bool:
+        return bool(self.ordered.arms[a]["excluded"])
+
+    def at_most(self) -> float | None:
+        return self.rest_of_budget
 
     def claims(self) -> list[Claim]:
         """What is still to be shown, and how far it is: that the leader beats each rival."""
@@ -76,10 +91,8 @@ class Evidence:
         rivals = [a for a in np.flatnonzero(self.unbeaten).tolist() if a != leader]
         return [Claim(leader, a, float(self.rules["epsilon"]), *self.pair(leader, a)) for a in rivals]
 
-    def remaining(self) -> Remaining | None:
-        if self.settings.spends_budget:  # it never decides
-            return None
-        return progress.of_sampled(self, self.claims())
+    def estimate(self) -> Remaining | None:
+        return None if self.settings.spends_budget else progress.of_sampled(self, self.claims())  # it never decides
 
     def lead(self, b: int, a: int) -> float | None:
         arms = self.ordered.arms

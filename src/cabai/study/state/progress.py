@@ -28,9 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import wraps
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -102,14 +100,10 @@ class Remaining(NamedTuple):
         return NormalDist().cdf(NormalDist().inv_cdf(0.9) * (math.log(self.rest) - middle) / width)
 
 
-Estimate = Callable[[Any, Sequence[Claim]], Remaining | None]
-
-
 def information(
     i: float, gap: float, claim: Claim, variance: float, typical: float, price: float = 0.0
 ) -> tuple[float, float]:
-    """The information that the claim needs in total, and the weight of the data. If no evidence shows, that is not
-    worth less than -`price`."""
+    """The information that the claim needs in total, and the weight of the data; no evidence counts as -`price`."""
     weight = typical * variance / (typical * variance + 1 / i)
     theta = math.sqrt(max(weight * gap + claim.epsilon, 0.0) ** 2 + weight / i)
     total = i * (gap + claim.epsilon)
@@ -124,8 +118,7 @@ def information(
 
 
 def pulls_for(hub: int, need: dict[int, float], n: Any, variances: Any, costs: Any) -> dict[int, float]:
-    """The pulls of each arm that reach the information `need[a]` on each pair of `hub` and a, at about the least
-    cost."""
+    """The pulls of each arm that reach the information `need[a]` on each pair of `hub` and a, at little cost."""
     top = max(need.values())
     load = sum(costs[a] * variances[a] * (need[a] / top) ** 2 for a in need)
     own = top * math.sqrt(variances[hub]) * (math.sqrt(costs[hub] * variances[hub]) + math.sqrt(load))
@@ -136,21 +129,6 @@ def pulls_for(hub: int, need: dict[int, float], n: Any, variances: Any, costs: A
     return found
 
 
-def where_it_can_be_computed(estimate: Estimate) -> Estimate:
-    """None where numbers are too large or too small for it: it is only shown."""
-
-    @wraps(estimate)
-    def found_or_none(state: Any, claims: Sequence[Claim]) -> Remaining | None:
-        with suppress(ArithmeticError, ValueError):
-            found = estimate(state, claims)
-            if found is None or all(map(math.isfinite, found[:5])):
-                return found
-        return None
-
-    return found_or_none
-
-
-@where_it_can_be_computed
 def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     """What is left of a study without items; None while an arm has no reward, and where its test does not say."""
     view, settings = state.ordered, state.settings
@@ -192,16 +170,11 @@ def remaining(
     under_way = int(state.live.sum())
     known = results / (results + under_way) if under_way else 1.0
     least = min(max(LEAST**width * claims**0.25 * (1 + share) * known * left, certain), most)
-    return Remaining(left, results, least, most, spent, rest_of(state, left, results))
-
-
-def rest_of(state: Any, left: float, results: float) -> float:
-    """What may still be paid within the budget and the limits on pulls."""
     limits, settings = [math.inf if state.rest_of_budget is None else state.rest_of_budget], state.settings
-    for most in (settings.max_pulls, settings.certified_pulls):
-        if most is not None and results > 0:
-            limits.append(max(most - state.told - state.in_sums, 0) * left / results)
-    return min(limits)
+    for limit in (settings.max_pulls, settings.certified_pulls):
+        if limit is not None and results > 0:
+            limits.append(max(limit - state.told - state.in_sums, 0) * left / results)
+    return Remaining(left, results, least, most, spent, min(limits))
 
 
 def prices(paid: Any) -> list[float]:
@@ -239,7 +212,6 @@ def variance_part(state: Any, n: Any, mean: Any) -> Any:
     return ((known * own + 4 * common * most) / ((known + 4) * most)).clip(1e-6, 1.0)
 
 
-@where_it_can_be_computed
 def of_race(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     """What is left of a race: up to the item at which each claim is expected to be shown, never beyond the last."""
     board, items = state.race.board, state.race.items

@@ -10,26 +10,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import CHEAPEST
 from cabai.datasets.cheapest_race import CheapestRace
-from cabai.datasets.race import CHAMPION, Race
+from cabai.datasets.race import CHAMPION, OpenRace, Race
 from cabai.study.log.events import Event
 from cabai.study.settings import Settings
 from cabai.study.state import progress
-from cabai.study.state.accounts import Accounts, Lease, Verdict, packed, unpack
+from cabai.study.state.accounts import Accounts, Lease, Verdict, finite_or_none, packed, unpack
 from cabai.study.state.progress import Claim, Pairs, Remaining
 
 LESS_THAN_CERTAIN = math.nextafter(1.0, 0.0)  # 1 is only for what is known exactly, however small delta is
 
 
 class RaceState(Accounts):
-    """Scores, race and accounts of a study with items."""
-
     KEPT = (*Accounts.KEPT, "bill")
     OF_ARMS: ClassVar = {
         **Accounts.OF_ARMS,
         "scored": np.int64,  # evaluations that returned a score that was missing
         "rewards_told": np.int64,  # scores, of failed evaluations too, that no earlier study paid for
     }
+    shows = True
     why_none = "enough is under way: its results may decide, and more would be paid for nothing"
 
     def __init__(self, settings: Settings) -> None:
@@ -39,7 +39,6 @@ class RaceState(Accounts):
         self.order = self.items.order(settings.seed)  # the item at each position
         self.position = np.empty_like(self.order)  # of each item
         self.position[self.order] = np.arange(len(self.order))
-        self.failed_score = self.items.failed_score(settings.family, settings.direction)
         self.bill = 0.0
         self.busy: list[set[int]] = [set() for _ in range(arms)]  # positions that are being evaluated
         self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
@@ -48,11 +47,17 @@ class RaceState(Accounts):
         self._new: list[tuple[int, int, float]] = []  # scores that the race was not told yet: arm, position, score
 
     def _new_race(self) -> Race:
-        settings = self.settings
-        return self.items.new_race(
-            len(settings.arms), settings.family, delta=settings.delta, epsilon=settings.epsilon,
-            direction=settings.direction, goal=settings.cheapest, reserve=settings.reserve, first=settings.first_arms,
-        )  # fmt: skip
+        settings, items, arms = self.settings, self.items, len(self.settings.arms)
+        low, high = settings.family.mean_range
+        shared: dict[str, Any] = {
+            "delta": settings.delta, "epsilon": settings.epsilon, "low": low, "high": high,
+            "minimize": settings.direction == "minimize", "speculate": items.speculate,
+        }  # fmt: skip
+        if settings.cheapest is not None:
+            return CheapestRace(arms, items.count, goal=settings.cheapest, **shared)
+        if settings.reserve is not None:  # more arms may join
+            return OpenRace(arms, items.count, first=settings.first_arms, reserve=settings.reserve, **shared)
+        return Race(arms, items.count, race=items.race, earlier=len(items.earlier), **shared)
 
     @property
     def race(self) -> Race:
@@ -102,7 +107,7 @@ class RaceState(Accounts):
     def _score(self, a: int, item: int, reward: float | None, *, paid: bool) -> None:
         """A score counts once: the first of an item."""
         self._passed.clear()
-        at, score = int(self.position[item]), self.failed_score if reward is None else reward
+        at, score = int(self.position[item]), self.settings.failed_score if reward is None else reward
         if self._known[a, at]:
             self.discarded[a] += reward is not None
             return
@@ -144,8 +149,7 @@ class RaceState(Accounts):
 
     @property
     def finishes(self) -> bool:
-        """Whether it is decided, but the rest of everything costs so little that it is evaluated: then the answer is
-        exact. It must not make a study end at a limit instead."""
+        """Whether it is decided, but the rest costs so little, within the limits, that it is evaluated."""
         share, prices, most = self.items.finish, self.paid_costs(), self.settings
         if share == 0 or self.race.is_complete or np.isnan(prices).any() or self.race.winner(self.prices) is None:
             return False
@@ -213,7 +217,7 @@ class RaceState(Accounts):
             for test, by, b, a in found
         ]  # fmt: skip
 
-    def remaining(self) -> Remaining | None:
+    def estimate(self) -> Remaining | None:
         return progress.of_race(self, self.claims())
 
     def lead(self, b: int, a: int) -> float | None:
@@ -231,10 +235,6 @@ class RaceState(Accounts):
             return None
         return self.race.claim(leader, self.settings.arms)
 
-    def full_costs(self) -> NDArray[np.float64]:
-        """What evaluating everything costs, by arm; nan where it is not known."""
-        return self.paid_costs() * self.items.count
-
     def scores(self) -> Mapping[str, dict[str | int, float]]:
         """Every known score, by arm and by the item's id, in the order of the items."""
         found = {}
@@ -245,6 +245,44 @@ class RaceState(Accounts):
 
     def overflows(self, a: int, reward: float | None, cost: float) -> bool:
         return not all(map(math.isfinite, (self.spent[a] + cost, self.bill + cost)))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "policy": "lockstep", "threshold": self.race.name, "proven": True, "certified": False,
+            "certified_pulls": None, "would_decide": False, "items": self.items.count,
+            "full_cost": finite_or_none(float((self.paid_costs() * self.items.count).sum())),
+            "is_complete": self.race.is_complete,
+            "earlier": [arm for arm in self.items.earlier if arm not in self.settings.arms],
+        }  # fmt: skip
+
+    def counted(self, a: int) -> tuple[int, int, float | None]:
+        """The scores of arm a that count, those that wait, and the mean of the first."""
+        prefix = int(self.race.board.prefix[a])
+        mean = float(self.race.scores[a, :prefix].mean()) if prefix else None
+        return prefix, self.scores_of(a) - prefix, mean
+
+    def scores_of(self, a: int) -> int:
+        return int(np.count_nonzero(~np.isnan(self.race.scores[a])))
+
+    def interval(self, a: int) -> tuple[float, float]:
+        """The range in which an arm's mean over all items certainly lies: if the rest were the worst, or the best."""
+        (low, high), count = self.settings.family.mean_range, self.items.count
+        known, left = float(np.nansum(self.race.scores[a])), count - self.scores_of(a)
+        return max((known + left * low) / count, low), min((known + left * high) / count, high)
+
+    def is_excluded(self, a: int) -> bool:
+        return bool(self.race.board.out[a])
+
+    def at_most(self) -> float | None:
+        """What evaluating the rest costs, or what is left of the budget."""
+        costs, may_come = self.paid_costs(), range(len(self.settings.arms))
+        left = sum(
+            float(costs[a]) * (self.items.count - self.scores_of(a))
+            for a in may_come
+            if self.settings.goal == CHEAPEST or self.in_play[a]
+        )
+        limits = [each for each in (finite_or_none(left), self.rest_of_budget) if each is not None]
+        return min(limits, default=None)
 
     # Snapshots.
 

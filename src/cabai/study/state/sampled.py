@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.kernels import with_part
-from cabai.core.observe import credit, find_leader, weigh
+from cabai.core.observe import credit, find_leader, observe_sum
 from cabai.core.state import Record, Records, copy_of, copy_of_all
 from cabai.simulation.truth import open_streams
-from cabai.study.log.events import ASK, TELL, Event, check_event, wrong
+from cabai.study.log.events import ASK, MAY_DECIDE, TELL, Event, check_event, wrong
 from cabai.study.settings import Settings
-from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, is_due, packed, unpack
+from cabai.study.state.accounts import Accounts, Lease, Point, Verdict, packed, unpack
 from cabai.study.state.evidence import Evidence
 from cabai.support.streams import GOLDEN
 from cabai.support.validation import InvalidInput
@@ -56,7 +56,7 @@ class View:
             find_leader(Records(self.arms), Record(self.run), a)
 
 
-class SampledState(Evidence, Accounts):
+class SampledState(Evidence):
     """There are two views of a study. `told_view` has everything told so far: the policy chooses from it. `ordered` has
     the results of the pulls before the first missing one, in the order of asking: the test decides from it, since only
     in that order does its proof hold whatever the delays. While no result waits for an earlier one, both are the same
@@ -80,7 +80,7 @@ class SampledState(Evidence, Accounts):
         self.waiting_at_stop = 0  # how many there were
         self.decided = False  # by the results that count
         self._choice: Any = None  # the next, if it is known
-        self._pairs = {}  # the evidence of the results that count, as far as it was asked for
+        self._pairs = {}
         self._ahead: tuple[bool, int] | None = None  # what the results in hand would decide, if it is known
 
     @property
@@ -118,8 +118,10 @@ class SampledState(Evidence, Accounts):
 
     def take(self, event: Event) -> None:
         self._pairs = {}
+        if event.kind in MAY_DECIDE:
+            self._ahead = None
         if self.decided and event.kind != "stop":  # another version of cabai went on here: so does the count
-            self.decided = False
+            self.decided, self._ahead = False, None
             self.count()
         super().take(event)
         self._choice = None
@@ -138,14 +140,13 @@ class SampledState(Evidence, Accounts):
                 begin += max(2 * count, 1)
 
     def _alone(self, events: Sequence[Event], begin: int) -> int:
-        """How many pulls, from this event on, were asked for while nothing was under way, and told at once, up to the
-        next point of the history."""
+        """How many of the next pulls one worker made, one by one, up to the next point of the history."""
         settings, busy = self.settings, self.pulls or self.has_waiting or self.ended or self.decided
         if busy or not self.told_view.everything_pulled:
             return 0
         if settings.own or settings.reserve is not None or settings.dropped or settings.certified_pulls is not None:
             return 0  # not cabai's own code, or other rules for some arms
-        count, most = 0, (len(events) - begin) // 2
+        count, most = 0, min((len(events) - begin) // 2, self.next_point - self.told)
         while count < most:
             asked, told = events[begin + 2 * count], events[begin + 2 * count + 1]
             if asked.kind != ASK or told.kind != TELL or told[3:5] != asked[3:5] or told.reward is None:
@@ -153,8 +154,6 @@ class SampledState(Evidence, Accounts):
             if asked.pull != self.asked + 1 + count or self.through + 1 + count != asked.pull:
                 break
             count += 1
-            if is_due(self.told + count, len(self.here)):
-                break
         return count
 
     def _replay(self, events: Sequence[Event], begin: int, count: int) -> int:
@@ -178,7 +177,7 @@ class SampledState(Evidence, Accounts):
         self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
         self._pairs = {}
         self.decided = taken < count or self._decides()
-        if is_due(self.told, len(self.here)):
+        if self.told >= self.next_point:
             self.points.append(Point.of(self, last.time))
         return 2 * taken
 
@@ -204,7 +203,6 @@ class SampledState(Evidence, Accounts):
         self.waiting_at_stop = len(self.waiting)
 
     def result(self, event: Event, lease: Lease) -> None:
-        self._ahead = None
         a, cost = lease.arm, float(event.cost)  # type: ignore[arg-type]
         is_next = lease.number == self.through + 1 and not (self.has_waiting or self.ended or lease.withdrawn)
         if event.reward is None:
@@ -226,9 +224,7 @@ class SampledState(Evidence, Accounts):
         self.count()
 
     def _import(self, event: Event) -> None:
-        """A result from elsewhere counts at once; the last of them may decide. In which order they were asked for is
-        not known, so they count for a test of pairs only."""
-        self._ahead = None
+        """It counts at once, for a test of pairs only, since the order of asking is not known; the last may decide."""
         a, cost = int(event.arm), float(event.cost)  # type: ignore[arg-type]
         if event.reward is None:
             self.failures[a] += 1
@@ -240,15 +236,19 @@ class SampledState(Evidence, Accounts):
 
     def _counts(self, event: Event) -> None:
         """Sums count together. Pulls of arms that are out, or told after the end, are only paid."""
-        self._ahead = None
         counts = json.loads(event.words or "")
+        arms, run, rules = Records(self.told_view.arms), Record(self.told_view.run), Record(self.rules)
+        seen, known = self.settings.seen_sum, self.settings.steering_costs
         if self.ended is None:  # what they count for is decided before the period
-            arms, run, seen = Records(self.told_view.arms), Record(self.told_view.run), self.settings.seen_sum
             for a, pulls, reward, _ in counts:
-                self.setup.bound(credit)(arms, run, Record(self.rules), a, pulls, seen(pulls, reward))
+                self.setup.bound(credit)(arms, run, rules, a, pulls, seen(pulls, reward))
         for a, pulls, reward, cost in counts:
             if self.ended is None and self.here[a]:
-                self._observe_sum(a, pulls, self.settings.seen_sum(pulls, reward), cost)
+                if arms[a].pulls == 0:
+                    self.summed.add(a)
+                charged, self.squares[a] = cost if known is None else known[a] * pulls, math.nan
+                with np.errstate(all="ignore"):
+                    self.setup.bound(observe_sum)(arms, run, rules, a, pulls, seen(pulls, reward), cost, charged)
             else:
                 self._discard(a, pulls, cost)
             self.offers[a] += pulls
@@ -284,7 +284,6 @@ class SampledState(Evidence, Accounts):
                         arm.cost = arm.costs / arm.pulls
 
     def _discard(self, a: int, pulls: int, cost: float) -> None:
-        """Rewards that are paid, and never count."""
         self.discarded[a] += pulls
         with np.errstate(all="ignore"):
             for view in self.views:
@@ -301,36 +300,12 @@ class SampledState(Evidence, Accounts):
             away = reward - float(view.arms[a]["first"])
             self.squares[a] = float(self.squares[a]) + away * away
 
-    def _observe_sum(self, a: int, pulls: int, reward: float, cost: float) -> None:
-        """Pulls of arm a returned rewards with this sum, as the kernels see them. Only while nothing waits."""
-        known = self.settings.steering_costs
-        charged = cost if known is None else known[a] * pulls
-        charged = float(pulls) if self.rules["cost_blind"] else charged
-        arm, run = Record(self.told_view.arms[a]), Record(self.told_view.run)
-        with np.errstate(all="ignore"):
-            if arm.pulls == 0:
-                arm.first = reward / pulls
-                self.summed.add(a)
-            arm.pulls += pulls
-            arm.rewards += reward
-            arm.costs += charged
-            arm.mean, arm.cost = arm.rewards / arm.pulls, arm.costs / arm.pulls
-            run.t += pulls
-            run.counted += charged
-            run.spent += cost
-            run.last = a
-            self.setup.bound(weigh)(arm, Record(self.rules))
-            if arm.in_play:
-                find_leader(Records(self.told_view.arms), run, a)
-        self.squares[a] = math.nan
-
     def count(self) -> None:
         """Count, in the order of asking, the results that no longer wait for an earlier pull, until they decide."""
         if self.ended or self.decided or not self.has_waiting:
             return
         missing = next((pull.number for pull in self.pulls.values() if not pull.withdrawn), self.asked + 1)
         while self.waiting_order and self.waiting_order[0] < missing:
-            self._ahead = None
             number = heapq.heappop(self.waiting_order)
             self._observe(self.ordered, *self.waiting.pop(number))
             self.through = number
@@ -343,8 +318,7 @@ class SampledState(Evidence, Accounts):
                 self.told_view.run[name] = told.run[name]
 
     def _forget(self, view: View) -> None:
-        """Forget earlier choices and tests, in a view that not all of them were made on; of arms, only what can be
-        computed again."""
+        """Forget earlier choices and tests, in a view that not all were made on; of arms, what can be found again."""
         arms, run = self.settings.start
         for name in self.settings.policy.run_memory:
             view.run[name] = run[name]
@@ -389,7 +363,6 @@ class SampledState(Evidence, Accounts):
 
     def _reset_policy(self) -> None:
         """Forget earlier choices: from now on, the arms to choose from, or the budget, are others."""
-        self._ahead = None
         for view in self.views:
             self._forget(view)
             view.run["rival"] = -1
@@ -410,7 +383,6 @@ class SampledState(Evidence, Accounts):
             return False
         stops = self._stops(self.ordered)
         if self.has_waiting and left != self.ordered.run["left"]:
-            self._ahead = None
             self.told_view.arms["in_play"] = self.ordered.arms["in_play"]
             self.told_view.run["left"] = self.ordered.run["left"]
             self.told_view.find_leader()
@@ -513,7 +485,6 @@ class SampledState(Evidence, Accounts):
             return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
 
     def _keep(self, choice: tuple[int, Any, Any, bool]) -> None:
-        """Keep what choosing has left."""
         _, arms, run, is_pending = choice
         if is_pending or self.settings.policy.is_own:  # which may have written where it should not
             self._keep_fields(self._kept_fields(choice))
@@ -521,8 +492,7 @@ class SampledState(Evidence, Accounts):
             self.told_view.arms, self.told_view.run = arms, run
 
     def _kept_fields(self, choice: tuple[int, Any, Any, bool]) -> dict[str, dict[str, Any]]:
-        """What choosing has left, by name. What was computed with pulls that are not told yet must not be used later
-        as if it were true."""
+        """What choosing has left, by name; not what holds only if pulls under way return the means."""
         (_, arms, run, is_pending), settings = choice, self.settings
         if run is None:
             return {}
