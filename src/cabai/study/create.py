@@ -73,56 +73,48 @@ def create_study(
     >>> study.status().spent
     0.02
 
-    What is tested, and how surely:
+    What is tested, and how surely (docs/study.md):
 
     - `arms`: names, or a dictionary from names to metadata that JSON can hold.
-    - `family`: what rewards are, such as "bernoulli" for 0 and 1 (docs/study.md). Needed unless you give `items`.
+    - `family`: what rewards are, such as "bernoulli" for 0 and 1. Needed unless you give `items`.
     - `delta`: with a proven threshold, as by default, a decision is wrong with probability at most delta.
     - `epsilon`: any arm within epsilon of the best is good enough. With it, tied arms end a study.
     - `direction`: "maximize", or "minimize" to look for the smallest mean.
     - `policy`, `threshold`: which arm is next, and when the evidence is enough (docs/choosing.md).
     - `seed`: for policies that choose at random and, with `items`, for their order.
 
-    Costs and limits:
+    Costs, limits, storage and workers (docs/workers.md):
 
     - `costs`: the arms' mean costs, if you know them; otherwise the study learns them.
     - `max_cost`, `max_pulls`: end the study without a guarantee.
     - `full_cost`: what evaluating a whole dataset would cost. A study without `items` warns when its bill passes that.
-
-    Where it is stored, and workers:
-
-    - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` for a study
-      behind `cabai serve`.
+    - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` of `cabai serve`.
     - `load_if_exists`: load the study of that name instead, if its settings are these, or were these before it was
       amended, and if it began with the same import.
-    - `lease`: seconds after which a pull without a result is offered again.
-    - `on_lapse`: "offer", or "fail" to count such a pull as failed instead.
+    - `lease`: seconds after which a pull without a result is offered again; with `on_lapse="fail"`, it has failed.
 
     With a dataset (docs/datasets.md):
 
-    - `items`: the number of items, a list of their ids, or the items themselves as `evaluate` takes them (dictionaries
-      with an "id", a .jsonl or .csv file); only ids and a fingerprint are stored. The arms race on them in a random
-      order, and `pull.item` says which item to evaluate. Leave `policy`, `threshold` and `full_cost` out.
+    - `items`: their number, a list of their ids, or the items themselves as `evaluate` takes them; only ids and a
+      fingerprint are stored. The arms race on them in a random order, and `pull.item` says which item to evaluate.
+      Leave `policy`, `threshold` and `full_cost` out.
     - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
     - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
     - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
     - `finish`: if all that is left to evaluate costs at most this share of what was spent, it is evaluated, and the
       answer is exact. The default is 0.1 with goal "cheapest", else 0.
 
-    To find the cheapest arm that is within epsilon of the best (docs/cheapest.md):
+    The cheapest arm that is within epsilon of the best (docs/cheapest.md): `goal="cheapest"`.
 
-    - `goal`: "cheapest".
-    - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack. Half of epsilon by
-      default.
+    - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack (half of epsilon).
     - `running_costs`: what arms cost to run. By default, what they cost to try.
 
     To change arms later, or to begin with earlier results (docs/amending.md):
 
     - `reserve`: a share of delta, such as 0.1. With it arms may join (`add_arm`) and be dropped by hand (`drop`), and
       the guarantee holds.
-    - `import_from`: a CSV or Parquet file, a DataFrame or another study, for a new study to begin with: rows with an
-      arm, a reward and, unless known, a cost. `unseen=True` declares that the arms were not chosen by these data, and
-      that nothing was left out.
+    - `import_from`: a CSV or Parquet file, a DataFrame or another study: rows with an arm, a reward and, unless known,
+      a cost. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
     """
     given = dict(locals())
     for each in ("name", "storage", "load_if_exists", "import_from", "unseen"):
@@ -164,13 +156,13 @@ def open_study(
     in a `source`, declared to be unseen or not. The same `request` finds the study that it has made."""
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
     settings = Settings.checked(**chosen)
+    if source is not None:
+        refuse_http(storage, "observations cannot be imported")
+    if known:
+        refuse_http(storage, "scores of earlier evaluations cannot be reused")
     if is_served(storage):
         from cabai.study.remote import create_remote
 
-        if source is not None:
-            raise InvalidInput("observations cannot be imported over HTTP: use the database's URL.")
-        if known:
-            raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
     first = reused(known, settings)
@@ -211,15 +203,12 @@ def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> 
         if is_repeated:
             before = [before[0], *(value for _, value, by in changes if by.endswith(RUN))][-1:]
         is_less = is_repeated and name == "max_cost" and given is not None and (now is None or given < now)
+        is_logged = is_repeated and name != "metadata" and as_json not in before
         if given != now and as_json in before and not is_less:
             same[name] = now
-        elif name in repeated and given is not None:
-            is_logged = is_repeated and name != "metadata" and as_json not in before
-            if given != now or is_logged:
-                new[name] = given
-    different = study.settings.differences(dataclasses.replace(settings, **same))
-    changed = {each: value for each, value in new.items() if each in different}
-    wrong = {each: words for each, words in different.items() if each not in new}
+        elif name in repeated and given is not None and (given != now or is_logged):
+            same[name], new[name] = now, given
+    wrong = study.settings.differences(dataclasses.replace(settings, **same))
     if wrong:
         how = "Settings never change: choose another name, or delete the study."
         if set(wrong) <= set(AMENDABLE):
@@ -228,10 +217,11 @@ def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> 
             how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
         words = "; its ".join(wrong.values())
         raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
+    changed = {name: value for name, value in new.items() if value != same[name]}
     if "metadata" in changed:
         changed["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
     if new:
-        study._amend(changed or new, amender(None)[: 200 - len(RUN)] + RUN)
+        study.amend(**(changed or new), by=amender(None)[: 200 - len(RUN)] + RUN)
     if changed:
         study._latest = study.amendments()[-1]
 
@@ -260,8 +250,7 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     ('small', 'large')
     """
     if is_served(storage):
-        from cabai.study.http import Server
-        from cabai.study.remote import RemoteStudy
+        from cabai.study.remote import RemoteStudy, Server
 
         return RemoteStudy(Server(storage), checked_name(name))
     opened = open_storage(storage, make=False)
@@ -290,8 +279,7 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     >>> "soon gone" in list_studies(storage="memory")
     False
     """
-    if is_served(storage):
-        raise InvalidInput("studies cannot be deleted over HTTP: use the database's URL, where the server runs.")
+    refuse_http(storage, "studies cannot be deleted")
     catalogue.delete(open_storage(storage, make=False), checked_name(name))
 
 
@@ -312,8 +300,7 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
     0.02
     """
     check_kind(file, (str, os.PathLike), "file must be a path")
-    if is_served(storage):
-        raise InvalidInput("studies cannot be imported over HTTP: use the database's URL, where the server runs.")
+    refuse_http(storage, "studies cannot be imported")
     try:
         with open(file, encoding="utf-8") as lines:
             found = catalogue.restore(open_storage(storage), lines, name)
@@ -326,3 +313,8 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
 def is_served(storage: Any) -> bool:
     """Whether studies are reached over HTTP, through `cabai serve`."""
     return isinstance(storage, str) and storage.lower().startswith(("http://", "https://"))
+
+
+def refuse_http(storage: Any, what: str) -> None:
+    if is_served(storage):
+        raise InvalidInput(f"{what} over HTTP: use the database's URL, where the server runs.")

@@ -7,7 +7,7 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from cabai.settings import settings_for
 from cabai.study.given import MOST_PULLS, Pull, amender, checked_label, checked_result, checked_worker, fields
@@ -16,7 +16,7 @@ from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, check_kind, optional, shown, whole
+from cabai.support.validation import InvalidInput, amount, check_kind, optional, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from cabai.study.show.status import Status
     from cabai.study.state.accounts import Point
-    from cabai.views.study_view import StudyView
-
-T = TypeVar("T")
 
 
 class Study(ABC):
@@ -99,18 +96,15 @@ class Study(ABC):
 
     @property
     def stopped(self) -> bool:
-        """Whether the study has ended: with a decision, or without one at a limit or by hand.
-
-        It never continues, unless it stopped at a limit that you raise: see `amend`.
-        """
+        """Whether the study has ended; only an `amend` of the limit at which it stopped makes it continue."""
         return self._decided()[0]
 
     @property
     def decision(self) -> str | None:
         """The arm that is best, wrong with probability at most delta if the threshold is proven for the family.
 
-        None until there is enough evidence. A study that stopped at its budget, or where the certificate of its
-        threshold ends, has no decision; `status().leader` is the best guess.
+        None until there is enough evidence, and if the study stopped at a limit: then `status().leader` is the best
+        guess.
         """
         return self._decided()[1]
 
@@ -123,21 +117,15 @@ class Study(ABC):
 
         Each pull is leased to you: it counts as pulled when others ask, and is offered again if it is not told in time.
         Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or while
-        the results in hand would decide and only earlier ones are missing.
-
-        With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far
-        (docs/workers.md). If the rest does not pay for the arm that the policy chose, no other arm is pulled instead:
-        the study stops as soon as nothing is under way.
+        the results in hand would decide and only earlier ones are missing (docs/workers.md).
 
         A worker that did not receive the answer asks again with the same `request`, a text of its choice: it gets the
         pulls under way that were handed out for that request, and no new ones.
 
         >>> from cabai import create_study
         >>> study = create_study("ask", arms=["a", "b", "c"], family="bernoulli", storage="memory")
-        >>> study.ask().arm
-        'a'
-        >>> [pull.arm for pull in study.ask(2, worker="me")]
-        ['b', 'c']
+        >>> study.ask().arm, [pull.arm for pull in study.ask(2, worker="me")]
+        ('a', ['b', 'c'])
         >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
         True
         """
@@ -199,10 +187,8 @@ class Study(ABC):
         >>> from cabai import create_study
         >>> study = create_study("ads", arms=["red", "blue"], family="bernoulli", costs=[0.1, 0.1], storage="memory")
         >>> shares = study.tell_counts({"red": (1000, 31), "blue": (1000, 52)}, period="Monday")
-        >>> sorted(shares), round(sum(shares.values()), 9)
-        (['blue', 'red'], 1.0)
-        >>> study.status().pulls, study.status().spent
-        (2000, 200.0)
+        >>> sorted(shares), round(sum(shares.values()), 9), study.status().pulls
+        (['blue', 'red'], 1.0, 2000)
         """
         self._prepare()
         when = checked_label(period, "period") or secrets.token_hex(16)  # without a name, it counts once all the same
@@ -230,11 +216,10 @@ class Study(ABC):
         return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST))  # type: ignore[no-any-return]
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Give a pull back untried: it is the next to be offered.
+        """Give a pull back untried: it is the next to be offered. Does nothing if the pull has been told.
 
-        Does nothing if the pull has been told. Only the worker that has the pull now may give it back: `LostPull` is
-        raised if it was offered again since `pull` was handed out, or to another worker than `worker`. An id alone does
-        not say who gives it back.
+        `LostPull` is raised if it was offered again since `pull` was handed out, or to another worker than `worker`. An
+        id alone does not say who gives it back.
 
         >>> from cabai import create_study
         >>> study = create_study("release", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -249,7 +234,7 @@ class Study(ABC):
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Renew the lease of a pull that is still being tried; `run` does so by itself.
 
-        Does nothing if the pull has been told. Raises `LostPull` if another worker has it now, as `release` does.
+        Does nothing if the pull has been told. Raises `LostPull` as `release` does.
 
         >>> from cabai import create_study
         >>> study = create_study("renew", arms=["a", "b"], family="bernoulli", lease=60, storage="memory")
@@ -259,10 +244,9 @@ class Study(ABC):
         self._lease("renew", pull, worker)
 
     def stop(self) -> None:
-        """End the study by hand, for good and without a decision.
+        """End the study by hand, for good and without a decision. Does nothing if it has stopped already.
 
-        Does nothing if it has stopped already. Pulls under way may still be told: they are on the bill, and marked
-        late.
+        Pulls under way may still be told: they are on the bill, and marked late.
 
         >>> from cabai import create_study
         >>> study = create_study("stop", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
@@ -276,9 +260,9 @@ class Study(ABC):
     def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
         """Take what is proven about the leader as the decision: it is at most `status().within` worse than the best.
 
-        The statement holds at all times, so the decision is wrong with probability at most delta; at most 2 delta in a
-        champion race, or with a `reserve`, which decide by another test. `epsilon` is the most that you accept; more is
-        an error. `by` is kept in the log. Does nothing if the study has decided.
+        It is wrong with probability at most delta; at most 2 delta in a champion race, or with a `reserve`, which
+        decide by another test. `epsilon` is the most that you accept; more is an error. Does nothing if the study has
+        decided. `by` is as in `amend`.
 
         >>> from cabai import create_study
         >>> study = create_study("accept", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory", seed=1)
@@ -316,27 +300,22 @@ class Study(ABC):
         False
         """
         given = {"max_cost": max_cost, "max_pulls": max_pulls, "epsilon": epsilon, "lease": lease, "metadata": metadata}
-        self._amend({name: value for name, value in given.items() if value is not None}, by)
-
-    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
-        if not given:
+        rows = settings_for("amend")
+        values = {name: rows[name].checked(value) for name, value in given.items() if value is not None}
+        if not values:
             raise InvalidInput("amend needs something to change: max_cost, max_pulls, epsilon, lease or metadata.")
-        values = {name: settings_for("amend")[name].checked(value) for name, value in given.items()}
-        if "metadata" in values:
-            if not isinstance(values["metadata"], Mapping):
-                raise InvalidInput(
-                    f"metadata must be a dictionary with names of arms as keys, got {shown(values['metadata'])}."
-                )
-            values["metadata"] = checked_metadata(values["metadata"])
+        if metadata is not None:
+            check_kind(metadata, Mapping, "metadata must be a dictionary with names of arms as keys")
+            values["metadata"] = checked_metadata(metadata)
         self._do("amend", **values, by=amender(by))
 
     def drop(self, arm: str, *, by: str | None = None) -> None:
         """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
-        The decision is then about "the arms still in", and needs more evidence (docs/amending.md). With a `reserve`, it
-        is wrong with probability at most delta, as before; without one, at most 2 delta. The arm's pulls under way are
-        withdrawn: if they are told, they are paid, and count nowhere. Not with policies that drop arms themselves (co,
-        racing), nor with items. Two arms must be left. Does nothing if the arm was dropped by hand before.
+        The decision is then about "the arms still in", and needs more evidence: with a `reserve`, it is wrong with
+        probability at most delta, as before; without one, at most 2 delta (docs/amending.md). The arm's pulls under way
+        are withdrawn: if they are told, they are paid, and count nowhere. Not with policies that drop arms themselves
+        (co, racing), nor with items. Two arms must be left. Does nothing if the arm was dropped by hand before.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")
@@ -358,8 +337,7 @@ class Study(ABC):
         >>> study.arms
         ('a', 'b', 'new')
         """
-        if not isinstance(arm, str):
-            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
+        check_kind(arm, str, "an arm's name must be a string")
         paid, kept = None if cost is None else amount(cost, "cost"), checked_metadata({arm: metadata})[arm]
         self._do("add_arm", arm=arm, cost=paid, metadata=kept, by=amender(by))
 
@@ -504,7 +482,7 @@ class Study(ABC):
             "known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed,
             "score of a failed evaluation": None if failed is None else f"{failed:g}",
         }  # fmt: skip
-        page = report(self._seen(), more, __version__)
+        page = report(self._read("seen"), more, __version__)
         if path is not None:
             write_whole(path, page.encode())
         return page
@@ -514,12 +492,12 @@ class Study(ABC):
         optional("matplotlib")
         from cabai.plots import study_figure
 
-        return study_figure(self._seen())
+        return study_figure(self._read("seen"))
 
     def _repr_html_(self) -> str | None:
         from cabai.views.rendering import notebook
 
-        return notebook(self._seen())
+        return notebook(self._read("seen"))
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
@@ -535,7 +513,7 @@ class Study(ABC):
 
     @abstractmethod
     def _read(self, what: str, **given: Any) -> Any:
-        """What is known of the study now: one of `stored.READS`."""
+        """What is known of the study now, at one moment: one of `stored.READS`."""
 
     @abstractmethod
     def _do(self, rule: str, **given: Any) -> Any:
@@ -545,8 +523,7 @@ class Study(ABC):
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> list[Pull]:
-        """With items, this many may be under way in addition to the usual number: those whose
-        result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
+        """Pulls, with `extra` and `batch` as in `asking.Asked`."""
 
     @abstractmethod
     def _renewed(self) -> Settings:
@@ -577,7 +554,3 @@ class Study(ABC):
         if found is None:
             raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
         return int(found[1])
-
-    def _seen(self) -> StudyView:
-        """What pages and reports show, at one moment."""
-        return self._read("seen")  # type: ignore[no-any-return]
