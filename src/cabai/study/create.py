@@ -194,7 +194,7 @@ def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> 
     gives as max_cost itself. A new value is logged even if others have amended the study to that very value: a later
     run may give something else.
     """
-    made, ended, same, new = study.amendments(), study._ended(), dict[str, Any](), dict[str, Any]()
+    made, ended, same, new = study.amendments(), study._current.ended(), dict[str, Any](), dict[str, Any]()
     for name in (*AMENDABLE, "arms", "costs", "joined", "dropped"):
         now, given = getattr(study.settings, name), getattr(settings, name)
         changes = [(*each["changes"][name], each["by"] or "") for each in made if name in each["changes"]]
@@ -280,7 +280,9 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     False
     """
     refuse_http(storage, "studies cannot be deleted")
-    catalogue.delete(open_storage(storage, make=False), checked_name(name))
+    opened = open_storage(storage, make=False)
+    row = catalogue.find(opened, checked_name(name))  # deleted twice, perhaps, if the connection breaks in the commit
+    opened.write(lambda connection: connection.write(tables.DELETE_STUDY, (row.id,)))
 
 
 def import_study(file: str | os.PathLike[str], *, name: str | None = None, storage: str = STORAGE) -> Study:

@@ -18,10 +18,10 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from cabai.core.goal import CHEAPEST
-from cabai.errors import StorageError, StudyNotFound
+from cabai.errors import SourceChanged, StorageError, StudyNotFound
 from cabai.study.log import tables
 from cabai.study.log.database import Connection, DatabaseError, Storage, reading
-from cabai.study.log.events import AMEND, EVIDENCE, MAY_DECIDE, RESULTS, STOP, Event
+from cabai.study.log.events import AMEND, EVIDENCE, LIMITS, MAY_DECIDE, REOPENING, RESULTS, STOP, Event
 from cabai.study.rules import warnings
 from cabai.study.settings import Settings
 from cabai.study.state.cheapest import CheapestState
@@ -206,17 +206,20 @@ class CurrentState:
         self.since_snapshot, self.snapshot_size = 0, 0
         self.is_uncommitted = False
 
-    def import_own(self) -> list[str]:
-        """Import the user's own code of this study; returns what has changed since the study was created."""
+    def import_own(self) -> None:
+        """Import the user's own code of this study; warn, once, if its source has changed."""
         if self.recipe.is_present:
-            return []
+            return
         recipe = self.recipe.imported()
         with self.writer.lock, self.reader.lock:
             self.recipe, self.settings = recipe, self.settings.imported()
             for each in (self.writer, self.reader):
                 each.recipe, each.state = recipe, None
         now, before = recipe.sources_now(), recipe.sources
-        return [str(recipe.own[kind].address) for kind in now if now[kind] != before.get(kind)]
+        changed = [str(recipe.own[kind].address) for kind in now if now[kind] != before.get(kind)]
+        if changed:
+            words = f"the source of {', '.join(changed)} has changed since study {self.row.name!r} was created: "
+            warnings.show([SourceChanged(f"{words}the guarantee holds only if it still computes the same.")])
 
     def change(self, work: Callable[[Transaction], T]) -> T:
         """Do something to the study, by this thread or another; it is on disk when this returns."""
@@ -300,12 +303,17 @@ class CurrentState:
             self._see(state)
             return work(state)
 
-    def stops_and_amendments(self) -> list[Event]:
-        """The stops and amendments, without the rest of the log."""
-        found = self.reader.events(self.storage.fetch(tables.STOPS_AND_AMENDMENTS, (self.row.id,)))
+    def ended(self) -> Event | None:
+        """The event that stopped the study, if it has; without the rest of the log."""
+        found, ended = self.reader.events(self.storage.fetch(tables.STOPS_AND_AMENDMENTS, (self.row.id,))), None
         if sum(event.kind == AMEND for event in found) != self.amended:
             self.look(lambda state: None)  # so that the settings are at once what they are now
-        return found
+        for event in found:
+            if event.kind == STOP:
+                ended = event
+            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & REOPENING:
+                ended = None  # it was raised
+        return ended
 
 
 def new_state(settings: Settings) -> Any:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cabai.errors import NoPull, SourceChanged, StudyStopped
+from cabai.errors import NoPull, StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
 from cabai.study.given import Pull, checked_label, checked_worker
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
-from cabai.study.log.events import DECISIONS, LIMITS, REOPENING, STOP, Event, check_event
-from cabai.study.rules import amending, asking, telling, warnings
+from cabai.study.log.events import DECISIONS, Event, check_event
+from cabai.study.rules import amending, asking, telling
 from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Lease
@@ -27,6 +26,7 @@ if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell`
 T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
 AMENDMENT = ("made", "by", "changes", "reopened")
+OF_PULL, OF_LEASE = ("id", "arm", "item", "number"), ("asked", "expires", "offers", "worker")  # of a pull under way
 CHANGES: dict[str, Callable[..., Any]] = {
     "tell": telling.tell, "tell_counts": counting.tell, "renew": telling.renew, "release": telling.release,
     "lapse": telling.lapse, "stop": telling.stop, "accept": amending.accept, "amend": amending.amend,
@@ -48,19 +48,7 @@ class StoredStudy(Study):
         return self._current.settings
 
     def _decided(self) -> tuple[bool, str | None]:
-        ended = self._ended()
-        decides = ended is not None and ended.words in DECISIONS
-        return ended is not None, self.arms[ended.arm] if decides else None  # type: ignore[union-attr, index]
-
-    def _ended(self) -> Event | None:
-        """The event that stopped the study, if it has; without a look at the rest of its log."""
-        ended = None
-        for event in self._current.stops_and_amendments():
-            if event.kind == STOP:
-                ended = event
-            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & REOPENING:
-                ended = None  # it was raised
-        return ended
+        return decided(self._current.ended(), self.settings)
 
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
@@ -120,14 +108,14 @@ class StoredStudy(Study):
         return self._current.look(lambda state: state.settings)  # type: ignore[no-any-return]
 
     def _prepare(self) -> None:
-        """Import the user's own code of this study; warn, once, if its source has changed."""
-        changed = self._current.import_own()
-        if changed:
-            warning = (
-                f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
-                "holds only if it still computes the same."
-            )
-            warnings.show([SourceChanged(warning)])
+        self._current.import_own()
+
+
+def decided(ended: Event | None, settings: Settings) -> tuple[bool, str | None]:
+    """Whether a study has stopped, and with which decision."""
+    if ended is None or ended.words not in DECISIONS or ended.arm is None:
+        return ended is not None, None
+    return True, settings.arms[ended.arm]
 
 
 def status(study: StoredStudy, state: Any) -> Status:
@@ -152,13 +140,9 @@ def listed(study: StoredStudy, state: Any) -> Any:
 
 def in_short(study: StoredStudy, state: Any) -> dict[str, Any]:
     """Whether a study has stopped, with which decision, its bill, and how often it was amended."""
-    ended = state.ended
-    decided = ended is not None and ended.words in DECISIONS
-    return {
-        "stopped": ended is not None, "reason": None if ended is None else ended.words,
-        "decision": state.settings.arms[ended.arm] if decided else None, "spent": state.bill,
-        "amended": len(state.amendments),
-    }  # fmt: skip
+    why, (stopped, decision) = state.ended and state.ended.words, decided(state.ended, state.settings)
+    about = {"stopped": stopped, "reason": why, "decision": decision}
+    return about | {"spent": state.bill, "amended": len(state.amendments)}
 
 
 def failures(study: StoredStudy, state: Any) -> dict[str, Any]:
@@ -170,13 +154,11 @@ def failures(study: StoredStudy, state: Any) -> dict[str, Any]:
 
 
 def under_way(study: StoredStudy, state: Any) -> list[dict[str, Any]]:
-    found = []
-    for lease in state.pulls.values():
-        pull = study._handed(lease, state.settings)
-        found.append({"id": pull.id, "arm": pull.arm, "item": pull.item, "number": pull.number,
-                      "asked": lease.asked, "expires": lease.expires, "offers": lease.offers,
-                      "worker": lease.worker})  # fmt: skip
-    return found
+    pulls = [(study._handed(lease, state.settings), lease) for lease in state.pulls.values()]
+    return [
+        {name: getattr(pull, name) for name in OF_PULL} | {name: getattr(lease, name) for name in OF_LEASE}
+        for pull, lease in pulls
+    ]
 
 
 def scores(study: StoredStudy, state: Any) -> dict[str, dict[str | int, float]]:
