@@ -265,9 +265,9 @@ def list_studies(*, storage: str = STORAGE) -> list[str]:
     'one of many'
     """
     if is_served(storage):
-        from cabai.study.remote import list_remote
+        from cabai.study.http import Server
 
-        return [str(each["name"]) for each in list_remote(storage)["studies"]]
+        return [str(each["name"]) for each in Server(storage).call("studies")["studies"]]
     return [name for (name,) in open_storage(storage, make=False).fetch(tables.NAMES)]
 
 

@@ -14,6 +14,7 @@ from cabai.study.settings import Settings
 from cabai.study.stand_ins import StandIn
 from cabai.support.validation import InvalidInput, amount, check_names, positive, shown
 
+TOLD = ("pull", "reward", "cost", "failed")  # what is told of a pull
 MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 LONGEST_LABEL = 200  # characters of the name of a worker, a request or a period
 LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
@@ -87,7 +88,7 @@ def checked_result(
 def fields(result: Any) -> dict[str, Any]:
     """One of the results of `tell_many`."""
     if isinstance(result, Mapping):
-        check_names(result, ("pull", "reward", "cost", "failed"), "field of a result")
+        check_names(result, TOLD, "field of a result")
     if not isinstance(result, Mapping) or "pull" not in result:
         raise InvalidInput(
             f"each result must be a dictionary with a pull, and reward, cost or failed, got {shown(result)}."

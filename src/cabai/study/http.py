@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from cabai.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
 from cabai.support.validation import InvalidInput
@@ -74,22 +74,14 @@ class Server:
         self.was_reached = False
         self._of_thread = threading.local()  # connections, by process: that of the parent of a fork is not used
 
-    def get(self, *path: str, **query: str) -> Any:
-        return self.send("GET", path, query=query)
-
-    def post(self, *path: str, body: Any = None, key: str | None = None) -> Any:
-        return self.send("POST", path, {} if body is None else body, key)
-
-    def send(
-        self, method: str, path: tuple[str, ...], body: Any = None, key: str | None = None, query: Any = None
-    ) -> Any:
-        """Make a request, and repeat it if its answer is lost; returns the answer, or raises what Python would."""
-        target = "/api/" + "/".join(quote(part, safe="") for part in path)
-        target += "?" + "&".join(f"{name}={quote(value)}" for name, value in query.items()) if query else ""
+    def call(self, *path: str, body: Any = None, key: str | None = None, **query: str) -> Any:
+        """Make a request, with a body a POST, and repeat it if its answer is lost; returns the answer, or raises what
+        Python would."""
+        target = "/api/" + "/".join(quote(part, safe="") for part in path) + ("?" + urlencode(query) if query else "")
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Connection": "keep-alive"}
-        content = None
+        method, content = "GET", None
         if body is not None:
-            content = json.dumps(body, allow_nan=False).encode("ascii")
+            method, content = "POST", json.dumps(body, allow_nan=False).encode("ascii")
             headers["Content-Type"] = "application/json"
             if len(content) > LARGEST:
                 raise InvalidInput(f"a request has at most {LARGEST} bytes, got {len(content)}: send less at a time.")
