@@ -179,7 +179,7 @@ def open_study(
             raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
         if source is not None:
             importing.check_begun(study, first)
-        now, usual = study._renewed(), [each for each in ("threshold", "seed") if chosen.get(each) is None]
+        now, usual = study._read("settings")[0], [each for each in ("threshold", "seed") if chosen.get(each) is None]
         settings = dataclasses.replace(settings, **{each: getattr(now, each) for each in usual})  # as it was created
         take_up(study, settings, amend)
     return study

@@ -10,7 +10,7 @@ from typing import Any
 
 from cabai.families import Gaussian
 from cabai.settings import settings_for
-from cabai.study.given import TOLD, Pull, checked_label, checked_worker
+from cabai.study.given import TOLD, Pull
 from cabai.study.http import Server
 from cabai.study.settings import Settings
 from cabai.study.show.status import ArmStatus, Forecast, Status
@@ -40,35 +40,22 @@ class RemoteStudy(Study):
 
     def __init__(self, server: Server, name: str) -> None:
         self._server, self._name, self._url = server, name, server.url
-        self._renewed()
-
-    def _renewed(self) -> Settings:
-        found = self._server.call("studies", self.name, "settings")
-        self._known = found.get("amended", 0), Settings.from_json(json.dumps(found["settings"]))
-        return self._known[1]
+        self._known: tuple[Settings, int] = self._read("settings")  # and how often they were amended
 
     @property
     def settings(self) -> Settings:
-        return self._known[1]
+        return self._known[0]
 
     def _call(self, *path: str, **how: Any) -> Any:
         """The answer to a request; where it says that the study has been amended since, the settings are read again."""
         answer = self._server.call("studies", self.name, *path, **how)
-        if answer.get("amended", self._known[0]) != self._known[0]:
-            self._renewed()
+        if answer.get("amended", self._known[1]) != self._known[1]:
+            self._read("settings")
         return answer
 
     def _decided(self) -> tuple[bool, str | None]:
         found = self._call("decision")
         return found["stopped"], found["decision"]
-
-    def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> list[Pull]:
-        name = checked_label(request, "request")
-        key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()  # valid in a header
-        body = {"n": count, "worker": checked_worker(worker), "beyond": extra, "batch": batch}
-        return [made(Pull, each) for each in self._call("ask", body=body, key=key)["pulls"]]
 
     def _prepare(self) -> None:
         """Only the server runs the user's own code."""
@@ -79,6 +66,11 @@ class RemoteStudy(Study):
             raise InvalidInput("commands cannot be stored over HTTP: a server accepts none from a request.")
         if rule == "lapse":
             return self._lapse(**given)
+        if rule == "ask":
+            count, worker, name, extra, batch = given["asked"]
+            key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()
+            body = {"n": count, "worker": worker, "beyond": extra, "batch": batch}
+            return [made(Pull, each) for each in self._call("ask", body=body, key=key)["pulls"]], None
         if rule == "tell":  # numbers of any type have become those of JSON
             told = [{name: getattr(each, name) for name in TOLD} for each in given["results"]]
             rule, given = ("tell", told[0]) if len(told) == 1 else ("tell-many", {"results": told})
@@ -95,6 +87,10 @@ class RemoteStudy(Study):
             self._call("lapse", body={"workers": lost[begin : begin + 1000]})
 
     def _read(self, what: str, **given: Any) -> Any:
+        if what == "settings":
+            found = self._server.call("studies", self.name, "settings")
+            self._known = Settings.from_json(json.dumps(found["settings"])), found.get("amended", 0)
+            return self._known
         if what == "seen":
             found = self._call("failures")
             return StudyView(self.status(), self.history(), self._read("pulls"), found["failures"], found["now"])

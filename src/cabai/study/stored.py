@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from cabai.errors import NoPull, StudyStopped
+from cabai.errors import StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
-from cabai.study.given import Pull, checked_label, checked_worker
+from cabai.study.given import Pull
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
 from cabai.study.log.events import DECISIONS, Event, check_event
@@ -19,20 +19,9 @@ from cabai.study.state.accounts import Lease
 from cabai.study.study import Study
 from cabai.support.validation import InvalidInput
 
-if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
-    from cabai.study.show.status import Status
-    from cabai.views.study_view import StudyView
-
-T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
 AMENDMENT = ("made", "by", "changes", "reopened")
 OF_PULL, OF_LEASE = ("id", "arm", "item", "number"), ("asked", "expires", "offers", "worker")  # of a pull under way
-CHANGES: dict[str, Callable[..., Any]] = {
-    "tell": telling.tell, "tell_counts": counting.tell, "renew": telling.renew, "release": telling.release,
-    "lapse": telling.lapse, "stop": telling.stop, "accept": amending.accept, "amend": amending.amend,
-    "drop": amending.drop, "add_arm": amending.add_arm, "keep_tests": telling.keep_tests,
-    "look": telling.look,  # decide, or stop at a limit, by what was imported
-}  # fmt: skip
 
 
 class StoredStudy(Study):
@@ -50,30 +39,9 @@ class StoredStudy(Study):
     def _decided(self) -> tuple[bool, str | None]:
         return decided(self._current.ended(), self.settings)
 
-    def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> list[Pull]:
-        asked = asking.Asked(count, checked_worker(worker), checked_label(request, "request"), extra, batch)
-
-        def work(transaction: Transaction) -> tuple[list[Pull], str | None]:
-            leases, why = asking.ask(transaction, asked)
-            return [self._handed(each, transaction.state.settings) for each in leases], why
-
-        pulls, why = self._change(work)
-        if pulls:
-            return pulls
-        if why is not None:
-            raise NoPull(why)
-        raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-
-    def _handed(self, lease: Lease, settings: Settings) -> Pull:
-        arm, items = settings.arms[lease.arm], settings.items
-        item = None if items is None or lease.item is None else items.id(lease.item)
-        return Pull(f"{self._row.token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
-                    settings.metadata.get(arm), item)  # fmt: skip
-
     def _do(self, rule: str, **given: Any) -> Any:
-        return self._change(lambda transaction: CHANGES[rule](transaction, **given))
+        self._prepare()
+        return self._current.change(lambda transaction: CHANGES[rule](transaction, **given))
 
     def _read(self, what: str, **given: Any) -> Any:
         return self._current.look(lambda state: READS[what](self, state, **given))
@@ -100,13 +68,6 @@ class StoredStudy(Study):
                     check_event(event, self.settings)
                 yield event
 
-    def _change(self, work: Callable[[Transaction], T]) -> T:
-        self._prepare()
-        return self._current.change(work)
-
-    def _renewed(self) -> Settings:
-        return self._current.look(lambda state: state.settings)  # type: ignore[no-any-return]
-
     def _prepare(self) -> None:
         self._current.import_own()
 
@@ -118,13 +79,37 @@ def decided(ended: Event | None, settings: Settings) -> tuple[bool, str | None]:
     return True, settings.arms[ended.arm]
 
 
-def status(study: StoredStudy, state: Any) -> Status:
+def ask(transaction: Transaction, asked: asking.Asked) -> tuple[list[Pull], str | None]:
+    """The pulls, as they are when they are handed out; if there are none, why not."""
+    leases, why = asking.ask(transaction, asked)
+    return [handed(transaction.row, each, transaction.state.settings) for each in leases], why
+
+
+def handed(row: Row, lease: Lease, settings: Settings) -> Pull:
+    arm, items = settings.arms[lease.arm], settings.items
+    item = None if items is None or lease.item is None else items.id(lease.item)
+    return Pull(f"{row.token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
+                settings.metadata.get(arm), item)  # fmt: skip
+
+
+CHANGES: dict[str, Callable[..., Any]] = {
+    "ask": ask, "tell": telling.tell, "tell_counts": counting.tell, "renew": telling.renew,
+    "release": telling.release, "lapse": telling.lapse, "stop": telling.stop, "accept": amending.accept,
+    "amend": amending.amend, "drop": amending.drop, "add_arm": amending.add_arm, "keep_tests": telling.keep_tests,
+    "look": telling.look,  # decide, or stop at a limit, by what was imported
+}  # fmt: skip
+
+
+# What is read. What is only shown is imported when it is: `ask` and `tell` start sooner.
+
+
+def status(study: StoredStudy, state: Any) -> Any:
     from cabai.study.show.looking import status_of
 
     return status_of(state, study._row, study._storage.now())
 
 
-def seen(study: StoredStudy, state: Any) -> StudyView:
+def seen(study: StoredStudy, state: Any) -> Any:
     from cabai.views.study_view import StudyView
 
     now, found = study._storage.now(), status(study, state)
@@ -154,7 +139,7 @@ def failures(study: StoredStudy, state: Any) -> dict[str, Any]:
 
 
 def under_way(study: StoredStudy, state: Any) -> list[dict[str, Any]]:
-    pulls = [(study._handed(lease, state.settings), lease) for lease in state.pulls.values()]
+    pulls = [(handed(study._row, lease, state.settings), lease) for lease in state.pulls.values()]
     return [
         {name: getattr(pull, name) for name in OF_PULL} | {name: getattr(lease, name) for name in OF_LEASE}
         for pull, lease in pulls

@@ -9,9 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from cabai.errors import NoPull, StudyStopped
 from cabai.settings import settings_for
 from cabai.study.given import MOST_PULLS, Pull, amender, checked_label, checked_result, checked_worker, fields
 from cabai.study.rules import counts as counting
+from cabai.study.rules.asking import Asked
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
@@ -193,7 +195,7 @@ class Study(ABC):
         self._prepare()
         when = checked_label(period, "period") or secrets.token_hex(16)  # without a name, it counts once all the same
         if isinstance(counts, Mapping) and not set(counts) <= set(self.arms):  # an arm may have joined
-            self._renewed()
+            self._read("settings")
         sums = counting.read(self.settings, counts)
         most = None if following is None else whole(following, "following", 1, counting.MOST)
         return self._do("tell_counts", sums=sums, period=when, following=most)  # type: ignore[no-any-return]
@@ -520,18 +522,19 @@ class Study(ABC):
         """Change the study by a rule: one of `stored.CHANGES`."""
 
     @abstractmethod
+    def _prepare(self) -> None:
+        """Import the user's own code of this study, if it is used here."""
+
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> list[Pull]:
-        """Pulls, with `extra` and `batch` as in `asking.Asked`."""
-
-    @abstractmethod
-    def _renewed(self) -> Settings:
-        """The settings that the study has now."""
-
-    @abstractmethod
-    def _prepare(self) -> None:
-        """Import the user's own code of this study, if it is used here."""
+        asked = Asked(count, checked_worker(worker), checked_label(request, "request"), extra, batch)
+        pulls, why = self._do("ask", asked=asked)
+        if not pulls and why is not None:
+            raise NoPull(why)
+        if not pulls:
+            raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+        return pulls  # type: ignore[no-any-return]
 
     def _tell(self, results: Iterable[dict[str, Any]]) -> None:
         self._prepare()
