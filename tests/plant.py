@@ -271,7 +271,7 @@ FAULTS = [Fault(*each) for each in [
      "test_study_arms::test_an_arm_is_not_dropped_where_the_bound_would_say_nothing"),
     ("study/rules/counts.py", "if total >= MOST:", "if total > 2 * MOST:",
      "test_study_counts::test_the_pulls_of_all_periods_together_are_limited"),
-    ("study/given.py", "        if cost < 0:\n", "        if cost < -1:\n",
+    ("study/given.py", "if is_learned else not_negative(cost", "if not is_learned else not_negative(cost",
      "test_study_refusals::test_a_tell_that_makes_no_sense_is_refused_and_writes_nothing"),
     # a live study: its storage
     ("study/current.py", "if digest == digest_of(content):", "if True:",

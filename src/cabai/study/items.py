@@ -24,6 +24,11 @@ LONGEST_ID = 500
 MOST = 10_000_000
 
 
+def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values from JSON, which has lists only."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
 @dataclass(frozen=True)
 class Items:
     """A dataset, as a study stores it: only the ids of its items."""
@@ -55,12 +60,11 @@ class Items:
         elif failed not in (WORST, STOP):
             raise InvalidInput(f"failed must be {WORST}, {STOP} or a score, got {shown(failed)}.")
         count, ids = checked_ids(items)
+        more = "digest", "seeds", "earlier", "earlier_error"
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon, goal), failed=failed,
             speculate=settings_for("study")["speculate"].checked(speculate), finish=finish_of(finish, goal),
-            digest=getattr(items, "digest", None),
-            seeds=getattr(items, "seeds", ()), earlier=getattr(items, "earlier", ()),
-            earlier_error=getattr(items, "earlier_error", 0.0),
+            **{name: getattr(items, name) for name in more if hasattr(items, name)},
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
@@ -76,10 +80,8 @@ class Items:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Items:
-        ids = values["ids"]
-        lists = {name: tuple(values.get(name, ())) for name in ("seeds", "earlier")}
         speculate = math.inf if values["speculate"] is None else values["speculate"]
-        return cls(**{**values, "ids": None if ids is None else tuple(ids), "speculate": speculate, **lists})
+        return cls(**with_tuples(values) | {"speculate": speculate})
 
     @property
     def in_words(self) -> str:

@@ -19,7 +19,7 @@ from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.settings import FAIL, STOP, WORST, defaults_for, settings_for
 from cabai.study import levels
-from cabai.study.items import Items
+from cabai.study.items import Items, with_tuples
 from cabai.study.stand_ins import KINDS, StandIn, is_own, stored
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
@@ -323,11 +323,6 @@ class Settings:
 
 FIELDS = frozenset(field.name for field in dataclasses.fields(Settings))
 ALONE = [name for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)]
-
-
-def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values from JSON, which has lists only."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _words(value: Any) -> str:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 from cabai.errors import NoPull, StudyStopped
 from cabai.settings import settings_for
-from cabai.study.given import MOST_PULLS, Pull, amender, checked_label, checked_result, checked_worker, fields
+from cabai.study.given import MOST_PULLS, TOLD, Pull, amender, checked_label, checked_result
 from cabai.study.rules import counts as counting
 from cabai.study.rules.asking import Asked
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, check_kind, optional, whole
+from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, shown, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -169,7 +169,14 @@ class Study(ABC):
         0.04
         """
         check_kind(results, Iterable, "results must be a list of dictionaries")
-        told = [fields(each) for each in results]
+        told = []
+        for each in results:
+            if isinstance(each, Mapping):
+                check_names(each, TOLD, "field of a result")
+            if not isinstance(each, Mapping) or "pull" not in each:
+                what = "each result must be a dictionary with a pull, and reward, cost or failed"
+                raise InvalidInput(f"{what}, got {shown(each)}.")
+            told.append(dict(each))
         if told:
             self._tell(told)
 
@@ -528,7 +535,7 @@ class Study(ABC):
     def _ask(
         self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
     ) -> list[Pull]:
-        asked = Asked(count, checked_worker(worker), checked_label(request, "request"), extra, batch)
+        asked = Asked(count, checked_label(worker, "worker", 0), checked_label(request, "request"), extra, batch)
         pulls, why = self._do("ask", asked=asked)
         if not pulls and why is not None:
             raise NoPull(why)
@@ -548,7 +555,7 @@ class Study(ABC):
     def _lease(self, rule: str, pull: Pull | str, worker: str | None) -> None:
         self._number(pull)
         given = {"pull": pull.id, "offers": pull.offers} if isinstance(pull, Pull) else {"pull": pull}
-        self._do(rule, **given, worker=checked_worker(worker))
+        self._do(rule, **given, worker=checked_label(worker, "worker", 0))
 
     def _number(self, pull: Pull | str) -> int:
         """The number of a pull of this study, from the pull or its id."""
