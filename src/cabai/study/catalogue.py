@@ -35,7 +35,7 @@ def create(
         sums += [*state.told_view.arms["rewards"], *state.told_view.arms["costs"]]
     if not all(map(math.isfinite, sums)):
         raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
-    return add(storage, name, secrets.token_hex(8), settings.to_json(), first, request=request)
+    return add(storage, Row(0, name, secrets.token_hex(8), request, 0.0, settings.to_json()), first)
 
 
 def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> str:
@@ -59,28 +59,18 @@ def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> 
             raise ValueError(f"it was created at {created}")
     except DAMAGE as error:
         raise InvalidInput(f"the log cannot be imported: {' '.join(str(error).split())[:300].rstrip('.')}.") from None
-    if not add(storage, chosen, token, recipe, events, created=created, tests=tests):
+    if not add(storage, Row(0, chosen, token, None, created, recipe), events, is_new=False, tests=tests):
         raise InvalidInput(f"study {chosen!r} already exists: choose another name, or delete it.")
     return chosen
 
 
-def add(
-    storage: Storage,
-    name: str,
-    token: str,
-    recipe: str,
-    events: Sequence[Event],
-    *,
-    request: str | None = None,
-    created: float | None = None,
-    tests: str | None = None,
-) -> bool:
+def add(storage: Storage, row: Row, events: Sequence[Event], *, is_new: bool = True, tests: str | None = None) -> bool:
     """Store a study, with its events, unless there is one of that name; returns whether this very call has done it."""
-    study = secrets.randbits(62)  # so that no other study ever has it, even in a file that was made again
+    row = row._replace(id=secrets.randbits(62))  # which no study ever had, even in a file that was made again
 
     def is_mine(fetch: Callable[..., list[Any]]) -> bool | None:
-        found = row_of(fetch, name)
-        return None if found is None else found.id == study
+        found = row_of(fetch, row.name)
+        return None if found is None else found.id == row.id
 
     def work(connection: Connection) -> bool:
         mine = is_mine(connection.fetch)
@@ -88,10 +78,10 @@ def add(
             return mine
         now = connection.now()
         # Each pull's id begins with the token. A log that is imported next to its original gets another.
-        free = secrets.token_hex(8) if connection.fetch(tables.FIND_TOKEN, (token,)) else token
-        about = study, name, free, request, now if created is None else created, recipe, tests
-        connection.write(tables.ADD_STUDY, about)
-        connection.append(study, events if created is not None else [event._replace(time=now) for event in events])
+        token = secrets.token_hex(8) if connection.fetch(tables.FIND_TOKEN, (row.token,)) else row.token
+        made = row._replace(token=token, created=now if is_new else row.created)
+        connection.write(tables.ADD_STUDY, (*made, tests))
+        connection.append(row.id, [event._replace(time=now) for event in events] if is_new else events)
         return True
 
     if is_mine(storage.fetch) is not None:  # the write lock is not needed
@@ -100,7 +90,7 @@ def add(
         return storage.write(work)
     except Conflict:  # another process was faster; or this very call, if the connection broke
         mine = is_mine(storage.fetch)
-        if mine is None and created is not None:
+        if mine is None and not is_new:
             raise InvalidInput("the log cannot be imported: it has a pull or a period twice.") from None
         return bool(mine)
 

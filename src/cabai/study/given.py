@@ -68,7 +68,7 @@ def checked_result(
         raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
     elif settings.items is not None and settings.items.failed == STOP:
         raise InvalidInput(
-            "this study has no score for a failed evaluation (failed='stop'): release the pull and evaluate it again."
+            "failed='stop' leaves a failed evaluation without a score: release the pull, and try it again."
         )
     else:
         failed = storable(failed)

@@ -51,9 +51,7 @@ class Items:
     ) -> Items:  # fmt: skip
         """The items as given, or an error that says what is wrong with them."""
         if not isinstance(family, Bernoulli):  # or a family derived from it: bounded
-            raise InvalidInput(
-                f"a study with items needs scores in a known range: family bounded or bernoulli, got {family}."
-            )
+            raise InvalidInput(f"a dataset needs scores in a known range: family bounded or bernoulli, got {family}.")
         if not isinstance(failed, str):
             failed = amount(failed, "failed")
             family.check_reward(failed)
@@ -83,9 +81,7 @@ class Items:
         speculate = math.inf if values["speculate"] is None else values["speculate"]
         return cls(**with_tuples(values) | {"speculate": speculate})
 
-    @property
-    def in_words(self) -> str:
-        """How to describe a difference between the items of two studies."""
+    def __str__(self) -> str:
         first = ", ".join(str(self.id(item)) for item in range(min(self.count, 3)))
         more = f"race {self.race}, failed {self.failed}, speculate {self.speculate:g}"
         more += "" if self.digest is None else f"; fingerprint {self.digest[:8]}"

@@ -101,15 +101,11 @@ class Settings:
             settings.check_items(items)
             return settings
         if settings.policy.stops_by_itself:
-            raise InvalidInput(
-                f"policy {settings.policy} stops by its own rule, which no threshold's proof covers: leave `stop` out. "
-                "Only simulations accept it."
-            )
-        if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
-            raise InvalidInput(
-                f"the threshold is certified only for the largest mean of {kind.name} rewards, got direction "
-                f"{settings.direction!r}; a proven threshold, such as evalue, works for both."
-            )
+            policy = f"policy {settings.policy} stops by its own rule, which no threshold's proof covers"
+            raise InvalidInput(f"{policy}: leave `stop` out. Only simulations accept it.")
+        if settings.is_certified and settings.direction == "minimize" and not kind.is_symmetric:
+            direction = f"the largest mean of {kind.name} rewards, got direction {settings.direction!r}"
+            raise InvalidInput(f"the threshold is certified only for {direction}; a proven one works for both.")
         settings.setup()  # a threshold may refuse a family
         return dataclasses.replace(settings, sources=settings.sources_now())
 
@@ -180,9 +176,8 @@ class Settings:
 
     @property
     def is_certified(self) -> bool:
-        """Whether simulation has certified the threshold for this study: they look for the largest mean."""
-        looks_the_same = self.direction == "maximize" or self.family.is_symmetric
-        return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
+        """Whether simulation has certified the threshold."""
+        return isinstance(self.threshold, Calibrated) and self.threshold.is_certified
 
     def setup(self, delta: float | None = None, threshold: Threshold | None = None, arms: int | None = None) -> Setup:
         """The rules, records and functions; for another delta, threshold or number of arms, if they are given."""
@@ -313,11 +308,12 @@ class Settings:
         others = {"sources", "elsewhere"} if self.arms == other.arms else {"sources", "elsewhere", "metadata"}
         found = {}
         for name in [field.name for field in dataclasses.fields(self) if field.name not in others]:
-            mine, given = (getattr(each, name) for each in (self, other))
+            both = [getattr(each, name) for each in (self, other)]
             if name in KINDS:
-                mine, given = mine.address, given.address
-            if mine != given:
-                found[name] = f"{name} is {_words(mine)}, not {_words(given)}"
+                both = [each.address for each in both]
+            if both[0] != both[1]:
+                mine, given = (list(each) if isinstance(each, tuple) else each for each in both)
+                found[name] = f"{name} is {mine}, not {given}"
         return found
 
 
@@ -325,18 +321,10 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Settings))
 ALONE = [name for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)]
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, Items):
-        return value.in_words
-    return str(list(value)) if isinstance(value, tuple) else str(value)
-
-
 def checked_name(name: Any) -> str:
     """A study's name: any string that is not empty or too long, without control characters."""
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InvalidInput(
-            f"a study's name must be printable text of 1 to {LONGEST_NAME} characters, got {shown(name)}."
-        )
+        raise InvalidInput(f"a study's name must be printable text, 1 to {LONGEST_NAME} characters, got {shown(name)}.")
     return name
 
 

@@ -64,8 +64,7 @@ class Study(ABC):
         """An attribute that somebody assigns would change nothing that is stored."""
         if not name.startswith("_"):
             raise AttributeError(
-                f"assigning study.{name} has no effect: study.amend(max_cost=...) changes a study's budget, epsilon, "
-                "lease and metadata; its other settings never change."
+                f"assigning study.{name} has no effect: study.amend(...) changes budget, epsilon, lease and metadata."
             )
         super().__setattr__(name, value)
 
@@ -204,9 +203,7 @@ class Study(ABC):
         {'a': 500, 'b': 500}
         """
         if self.settings.items is not None:
-            raise InvalidInput(
-                f"study {self.name!r} has items: its race asks for them one by one, so nothing is split."
-            )
+            raise InvalidInput(f"study {self.name!r} has items: its race asks for them one by one: nothing is split.")
         self._prepare()
         return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST))  # type: ignore[no-any-return]
 
