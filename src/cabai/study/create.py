@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cabai import policies
 from cabai.core.goal import BEST
@@ -23,13 +24,9 @@ from cabai.study.rules import importing
 from cabai.study.rules.amending import ENDED
 from cabai.study.settings import AMENDABLE, RUN, Settings, checked_name
 from cabai.study.stored import StoredStudy
+from cabai.study.study import Study
 from cabai.support.validation import InvalidInput, check_kind
 from cabai.thresholds import Threshold
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cabai.study.study import Study
 
 
 def create_study(
@@ -82,37 +79,32 @@ def create_study(
     - `direction`: "maximize", or "minimize" to look for the smallest mean.
     - `policy`, `threshold`: which arm is next, and when the evidence is enough (docs/choosing.md).
     - `seed`: for policies that choose at random and, with `items`, for their order.
-
-    Costs, limits, storage and workers (docs/workers.md):
-
     - `costs`: the arms' mean costs, if you know them; otherwise the study learns them.
     - `max_cost`, `max_pulls`: end the study without a guarantee.
     - `full_cost`: what evaluating a whole dataset would cost. A study without `items` warns when its bill passes that.
+
+    Storage and workers (docs/workers.md):
+
     - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` of `cabai serve`.
     - `load_if_exists`: load the study of that name instead, if its settings are these, or were these before it was
       amended, and if it began with the same import.
     - `lease`: seconds after which a pull without a result is offered again; with `on_lapse="fail"`, it has failed.
 
-    With a dataset (docs/datasets.md):
+    With a dataset (docs/datasets.md), leave `policy`, `threshold` and `full_cost` out:
 
     - `items`: their number, a list of their ids, or the items themselves as `evaluate` takes them; only ids and a
-      fingerprint are stored. The arms race on them in a random order, and `pull.item` says which item to evaluate.
-      Leave `policy`, `threshold` and `full_cost` out.
+      fingerprint are stored. The arms race on them in a random order: `pull.item` says which item to evaluate.
     - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
     - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
     - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
-    - `finish`: if all that is left to evaluate costs at most this share of what was spent, it is evaluated, and the
-      answer is exact. The default is 0.1 with goal "cheapest", else 0.
+    - `finish`: if all that is left costs at most this share of what was spent, it is evaluated: the answer is exact.
 
-    The cheapest arm that is within epsilon of the best (docs/cheapest.md): `goal="cheapest"`.
+    With `goal="cheapest"`, the cheapest arm within epsilon of the best (docs/cheapest.md); to change arms later, or to
+    begin with earlier results (docs/amending.md):
 
     - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack (half of epsilon).
     - `running_costs`: what arms cost to run. By default, what they cost to try.
-
-    To change arms later, or to begin with earlier results (docs/amending.md):
-
-    - `reserve`: a share of delta, such as 0.1. With it arms may join (`add_arm`) and be dropped by hand (`drop`), and
-      the guarantee holds.
+    - `reserve`: a share of delta, such as 0.1, with which arms may join (`add_arm`) and be dropped (`drop`).
     - `import_from`: a CSV or Parquet file, a DataFrame or another study: rows with an arm, a reward and, unless known,
       a cost. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
     """

@@ -126,13 +126,8 @@ class Settings:
                 raise InvalidInput(f"a study with items is run as a race, which has its own {name}: leave {name} out.")
 
     @property
-    def spends_budget(self) -> bool:
-        """Whether its policy plans how to spend a budget, and drops arms without proof."""
-        return self.policy.spends_budget
-
-    @property
     def budget(self) -> float:
-        return self.max_cost if self.spends_budget and self.max_cost is not None else math.inf
+        return self.max_cost if self.policy.spends_budget and self.max_cost is not None else math.inf
 
     @property
     def decides_by_pairs(self) -> bool:
@@ -283,11 +278,6 @@ class Settings:
     def is_present(self) -> bool:
         """Whether all of the user's own code has been imported."""
         return not self.missing
-
-    @property
-    def can_mirror(self) -> bool:
-        """Whether rewards can be shown as they were told."""
-        return self.direction == "maximize" or "family" not in self.missing
 
     @property
     def can_test(self) -> bool:

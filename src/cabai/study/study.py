@@ -17,6 +17,7 @@ from cabai.study.rules.asking import Asked
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
+from cabai.study.state.accounts import Point
 from cabai.support.files import file_to_write, write_whole
 from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, shown, whole
 from cabai.support.version import __version__
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cabai.study.show.status import Status
-    from cabai.study.state.accounts import Point
 
 
 class Study(ABC):
