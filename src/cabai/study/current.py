@@ -18,9 +18,9 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from cabai.core.goal import CHEAPEST
-from cabai.errors import SourceChanged, StorageError, StudyNotFound
+from cabai.errors import SourceChanged, StudyNotFound
 from cabai.study.log import tables
-from cabai.study.log.database import Connection, DatabaseError, Storage, reading
+from cabai.study.log.database import Connection, Storage, reading
 from cabai.study.log.events import AMEND, EVIDENCE, LIMITS, MAY_DECIDE, REOPENING, RESULTS, STOP, Event
 from cabai.study.rules import warnings
 from cabai.study.settings import Settings
@@ -139,13 +139,22 @@ class Follower:
             place = events[-1].place
 
     def known(self, fetch: Callable[..., list[Any]]) -> Any:
-        """The state as far as it is known: if it is not, that of the snapshot."""
+        """The state as far as it is known: if it is not, that of the snapshot or, if that cannot be used, the first."""
         if self.state is None:
-            found: list[Any] = []
-            with suppress(DatabaseError, StorageError):  # text that is none
-                found = fetch(tables.SNAPSHOT, (self.row.id, FOLD))
-            with self.damage():
-                self.state = self.restored(*found[0]) if found else new_state(self.recipe)
+            with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
+                [(place, text)] = fetch(tables.SNAPSHOT, (self.row.id, FOLD))
+                digest, _, content = text.partition(" ")
+                if digest == digest_of(content):
+                    kept, settings = json.loads(content), self.recipe
+                    if kept["settings"] != settings.to_json():
+                        settings = Settings.stored(kept["settings"])
+                        settings = settings.imported() if self.recipe.is_present else settings
+                    state = new_state(settings)
+                    state.restore(kept)
+                    self.state = state if state.place == place else None
+            if self.state is None:
+                with self.damage():
+                    self.state = new_state(self.recipe)
         return self.state
 
     def take(self, events: Sequence[Event]) -> Any:
@@ -169,21 +178,6 @@ class Follower:
 
     def damage(self) -> AbstractContextManager[None]:
         return reading(self.row.name, self.storage.url, own=bool(self.recipe.own))
-
-    def restored(self, place: int, text: str) -> Any:
-        """The state at a snapshot; if that cannot be used, before the first event."""
-        with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
-            digest, _, content = text.partition(" ")
-            if digest == digest_of(content):
-                kept, settings = json.loads(content), self.recipe
-                if kept["settings"] != settings.to_json():
-                    settings = Settings.stored(kept["settings"])
-                    settings = settings.imported() if self.recipe.is_present else settings
-                state = new_state(settings)
-                state.restore(kept)
-                if state.place == place:
-                    return state
-        return new_state(self.recipe)
 
 
 class CurrentState:

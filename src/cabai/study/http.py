@@ -94,7 +94,7 @@ class Server:
                 if status != 429 or TOO_MANY not in text or time.monotonic() > deadline:
                     break
             except BROKEN as error:
-                self._close()
+                vars(self._of_thread).pop(str(os.getpid()), None)
                 wrong = isinstance(error, ssl.SSLCertVerificationError)
                 if wrong or not self.was_reached or time.monotonic() > deadline:
                     reason = " ".join(str(error).split()) or type(error).__name__
@@ -114,15 +114,10 @@ class Server:
             try:
                 return exchanged(connections[process], *request)
             except STALE:
-                self._close()
+                del connections[process]
         made = Secure if self.is_secure else Plain
         connections[process] = made(self.host, self.port, timeout=TIMEOUT)
         return exchanged(connections[process], *request)
-
-    def _close(self) -> None:
-        connection = vars(self._of_thread).pop(str(os.getpid()), None)
-        if connection is not None:
-            connection.close()
 
     def _answer(self, status: int, text: bytes) -> Any:
         try:

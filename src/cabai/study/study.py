@@ -19,7 +19,7 @@ from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.state.accounts import Point
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, shown, whole
+from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Study(ABC):
         Traceback (most recent call last):
         cabai.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
-        self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}])
+        self.tell_many([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}])
 
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
         """Tell several pulls, as dictionaries of what `tell` takes: all of them, or none if one is refused.
@@ -155,16 +155,17 @@ class Study(ABC):
         0.04
         """
         check_kind(results, Iterable, "results must be a list of dictionaries")
+        self._prepare()
         told = []
         for each in results:
-            if isinstance(each, Mapping):
-                check_names(each, TOLD, "field of a result")
-            if not isinstance(each, Mapping) or "pull" not in each:
-                what = "each result must be a dictionary with a pull, and reward, cost or failed"
-                raise InvalidInput(f"{what}, got {shown(each)}.")
-            told.append(dict(each))
+            check_kind(each, Mapping, "each result must be a dictionary with a pull, and reward, cost or failed")
+            check_names(each, TOLD, "field of a result")
+            given = dict(each)
+            pull = given.pop("pull", None)
+            number, id_ = self._number(pull), pull.id if isinstance(pull, Pull) else pull
+            told.append(checked_result(self.settings, **given, number=number, pull=id_))
         if told:
-            self._tell(told)
+            self._do("tell", results=told)
 
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
@@ -507,21 +508,12 @@ class Study(ABC):
             raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
         return pulls  # type: ignore[no-any-return]
 
-    def _tell(self, results: Iterable[dict[str, Any]]) -> None:
-        self._prepare()
-        checked = []
-        for given in results:
-            pull = given.pop("pull")
-            number, id_ = self._number(pull), pull.id if isinstance(pull, Pull) else pull
-            checked.append(checked_result(self.settings, **given, number=number, pull=id_))
-        self._do("tell", results=checked)
-
     def _lease(self, rule: str, pull: Pull | str, worker: str | None) -> None:
         self._number(pull)
         given = {"pull": pull.id, "offers": pull.offers} if isinstance(pull, Pull) else {"pull": pull}
         self._do(rule, **given, worker=checked_label(worker, "worker", 0))
 
-    def _number(self, pull: Pull | str) -> int:
+    def _number(self, pull: Any) -> int:
         """The number of a pull of this study, from the pull or its id."""
         given = pull.id if isinstance(pull, Pull) else pull
         found = self._ids.fullmatch(given) if isinstance(given, str) else None
