@@ -143,9 +143,8 @@ def open_study(
     amend: Sequence[str] = (),
     source: tuple[Any, bool] | None = None,
 ) -> Study:
-    """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is, amended where it differs in the settings that `amend` names: see `take_up`. A new one imports what there is
-    in a `source`, declared to be unseen or not. The same `request` finds the study that it has made."""
+    """A new study, which begins with `known` scores or with a `source`, declared to be unseen or not; or the one that
+    there is, amended where it differs in the settings that `amend` names. The same `request` finds what it has made."""
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
     settings = Settings.checked(**chosen)
     if source is not None:
@@ -178,8 +177,7 @@ def open_study(
 
 
 def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> None:
-    """Refuse a call that gives other settings than a study has, or amend the study in those that every run has
-    `repeated`.
+    """Refuse a call that gives other settings than a study has, or amend those that every run has `repeated`.
 
     A call may give what the study had before an amendment, so that the one that created a study still finds it. Of
     repeated settings, only the value that the last run gave is taken to be an old one; and no run spends more than it
@@ -278,9 +276,7 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
 
 
 def import_study(file: str | os.PathLike[str], *, name: str | None = None, storage: str = STORAGE) -> Study:
-    """Import a study from its whole log: from another storage, or from another version of cabai.
-
-    `cabai study export NAME --out FILE.jsonl` writes such a file. With `name` the study gets another name.
+    """Import a study from its whole log, as `cabai study export NAME --out FILE.jsonl` writes it, perhaps renamed.
 
     >>> import pathlib, tempfile
     >>> from cabai.study.show.exporting import exported

@@ -111,11 +111,8 @@ class Settings:
 
     def check_items(self, items: Items) -> None:
         """Refuse settings that a study with items does not use."""
-        again = Items.checked(
-            items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
-            speculate=items.speculate, goal=self.goal, finish=items.finish,
-        )  # fmt: skip
-        if again != items:
+        given = {name: getattr(items, name) for name in ("race", "failed", "speculate", "finish")}
+        if Items.checked(items, family=self.family, epsilon=self.epsilon, goal=self.goal, **given) != items:
             raise InvalidInput("its items are not as they were given.")
         if self.full_cost is not None:
             raise InvalidInput("a study with items computes what evaluating everything costs: leave full_cost out.")

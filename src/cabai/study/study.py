@@ -109,11 +109,9 @@ class Study(ABC):
         """What to pull next; with n, a list of n pulls, or fewer if the budget ends.
 
         Each pull is leased to you: it counts as pulled when others ask, and is offered again if it is not told in time.
-        Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or while
-        the results in hand would decide and only earlier ones are missing (docs/workers.md).
-
-        A worker that did not receive the answer asks again with the same `request`, a text of its choice: it gets the
-        pulls that were handed out for it, and no new ones.
+        Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or are
+        all that a decision waits for (docs/workers.md). A worker that did not receive the answer asks again with the
+        same `request`, a text of its choice, and gets the same pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("ask", arms=["a", "b", "c"], family="bernoulli", storage="memory")
@@ -131,8 +129,8 @@ class Study(ABC):
         """Record what a pull returned and what it cost; it is stored durably when this returns.
 
         Telling the same again changes nothing; telling something else raises `AlreadyTold`. You may leave out `cost` if
-        the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no reward.
-        Results count in the order of asking: a result that is told early waits for those of earlier pulls.
+        the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no reward. A
+        result that is told early waits for those of earlier pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("tell", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -173,11 +171,11 @@ class Study(ABC):
         """Record what many pulls of each arm returned in total, as {"a": (pulls, reward, cost), ...}.
 
         You may leave out `cost`, the total of these pulls, if the study knows it. A named `period`, such as "2026-11-16
-        07h", counts once: other counts raise `AlreadyTold`. Tell complete periods only: one that is cut short because
-        of what it returned voids the guarantee. Nothing asked for may be under way; docs/amending.md says more.
+        07h", counts once: other counts raise `AlreadyTold`. Tell complete periods only (docs/amending.md). Nothing
+        asked for may be under way.
 
-        Returns how the policy would divide the next period: shares by arm, of as many pulls as this one had, or of
-        `following` pulls. Empty once the study has stopped.
+        Returns how the policy would divide the next period, of as many pulls or of `following`: shares by arm, or
+        nothing once the study has stopped.
 
         >>> from cabai import create_study
         >>> study = create_study("ads", arms=["red", "blue"], family="bernoulli", costs=[0.1, 0.1], storage="memory")
@@ -194,9 +192,7 @@ class Study(ABC):
         return self._do("tell_counts", sums=sums, period=when, following=most)  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
-        """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
-
-        Fewer if the rest of `max_pulls`, or of `max_cost` at what pulls have cost so far, does not pay for all.
+        """How the policy would divide that many pulls, or all that the budget allows, if rewards stay as they were.
 
         >>> from cabai import create_study
         >>> study = create_study("split", arms=["a", "b"], family="bernoulli", policy="co", storage="memory")
@@ -249,9 +245,8 @@ class Study(ABC):
     def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
         """Take what is proven about the leader as the decision: it is at most `status().within` worse than the best.
 
-        It is wrong with probability at most delta; at most 2 delta in a champion race, or with a `reserve`, which
-        decide by another test. `epsilon` is the most that you accept; more is an error. Does nothing if the study has
-        decided. `by` is as in `amend`.
+        It is wrong with probability at most delta; in a champion race, or with a `reserve`, at most 2 delta. `epsilon`
+        is the most that you accept; more is an error. Does nothing if the study has decided.
 
         >>> from cabai import create_study
         >>> study = create_study("accept", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory", seed=1)
@@ -299,10 +294,9 @@ class Study(ABC):
     def drop(self, arm: str, *, by: str | None = None) -> None:
         """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
-        The decision is then about "the arms still in", and needs more evidence: with a `reserve`, it is wrong with
-        probability at most delta, as before; without one, at most 2 delta (docs/amending.md). Pulls of the arm that are
-        under way are paid if they are told, and count nowhere. Not with policies that drop arms themselves (co,
-        racing), nor with items. Does nothing if the arm was dropped by hand before.
+        The decision is then about "the arms still in": with a `reserve`, it is wrong with probability at most delta, as
+        before; without one, at most 2 delta (docs/amending.md). Pulls of the arm that are under way are paid if they
+        are told, and count nowhere. Not with policies that drop arms themselves (co, racing), nor with items.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")
@@ -313,9 +307,7 @@ class Study(ABC):
         self._do("drop", arm=arm, by=amender(by))
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
-        """Add an arm to a study that was created with a `reserve`; the other arms' results count as before.
-
-        `cost` is its mean cost, if the study knows those of the others.
+        """Add an arm to a study that was created with a `reserve`; `cost` is its mean cost, if those are known.
 
         >>> from cabai import create_study
         >>> study = create_study("add_arm", arms=["a", "b"], family="bernoulli", reserve=0.1, storage="memory")
@@ -349,9 +341,9 @@ class Study(ABC):
         awaited together.
 
         A trial that fails (a time-out, a broken connection) is a failed pull; after `max_failures` in a row for one arm
-        the run ends with `RunFailed`. A wrong test ends the run at once: its pull is given back and its exception is
-        raised as it is; for an illegal result, `RunFailed` is raised, and the pull is kept as failed. `catch` names the
-        exceptions of trials that fail: by default, all but those of a wrong program, such as NameError and TypeError.
+        the run ends with `RunFailed`, as after an illegal result. A wrong test ends the run at once: its pull is given
+        back and its exception is raised as it is. `catch` names the exceptions of trials that fail: by default, all but
+        those of a wrong program, such as NameError and TypeError.
 
         On Ctrl-C, the run waits for the tests under way; on a second one it gives their pulls back. You can run the
         study again. A line on stderr says how it stands; if `progress` is given, it is called after each pull instead.
@@ -376,10 +368,7 @@ class Study(ABC):
             return run(self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress)
 
     def status(self) -> Status:
-        """What is known now: every arm, the progress, the bill, and the decision.
-
-        `status.progress` is the share of the expected bill that is paid, and `status.forecast` what is still to come,
-        in money and time, as a range that holds in about 80 % of cases. No decision depends on them.
+        """What is known now: every arm, the progress, the bill, what is still to come, and the decision.
 
         >>> from cabai import create_study
         >>> study = create_study("status", arms=["a", "b"], family="bernoulli", storage="memory")
