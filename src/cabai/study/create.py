@@ -16,7 +16,7 @@ from cabai.policies import Policy
 from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
 from cabai.study import catalogue
 from cabai.study.given import amender
-from cabai.study.items import Items, ids_or_dataset
+from cabai.study.items import Items
 from cabai.study.log import tables
 from cabai.study.log.events import IMPORT, Event
 from cabai.study.log.storage import open_storage
@@ -27,6 +27,8 @@ from cabai.study.stored import StoredStudy
 from cabai.study.study import Study
 from cabai.support.validation import InvalidInput, check_kind
 from cabai.thresholds import Threshold
+
+OVER_HTTP = "over HTTP: use the database's URL, where the server runs."
 
 
 def create_study(
@@ -117,7 +119,6 @@ def create_study(
 
 def described(*, family: Any = None, items: Any = None, **given: Any) -> dict[str, Any]:
     """What `create_study` was given, as `open_study` takes it: the settings, and the items if there are any."""
-    items = None if items is None else ids_or_dataset(items)
     if family is None and items is None:
         raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
     if family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()")):
@@ -147,13 +148,12 @@ def open_study(
     there is, amended where it differs in the settings that `amend` names. The same `request` finds what it has made."""
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
     settings = Settings.checked(**chosen)
-    if source is not None:
-        refuse_http(storage, "observations cannot be imported")
-    if known:
-        refuse_http(storage, "scores of earlier evaluations cannot be reused")
     if is_served(storage):
         from cabai.study.remote import create_remote
 
+        if source is not None or known:
+            what = "scores of earlier evaluations cannot be reused" if known else "observations cannot be imported"
+            raise InvalidInput(f"{what} {OVER_HTTP}")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
     first = reused(known, settings)
@@ -240,7 +240,8 @@ def load_study(name: str, *, storage: str = STORAGE) -> Study:
     ('small', 'large')
     """
     if is_served(storage):
-        from cabai.study.remote import RemoteStudy, Server
+        from cabai.study.http import Server
+        from cabai.study.remote import RemoteStudy
 
         return RemoteStudy(Server(storage), checked_name(name))
     opened = open_storage(storage, make=False)
@@ -269,7 +270,8 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     >>> "soon gone" in list_studies(storage="memory")
     False
     """
-    refuse_http(storage, "studies cannot be deleted")
+    if is_served(storage):
+        raise InvalidInput(f"studies cannot be deleted {OVER_HTTP}")
     opened = open_storage(storage, make=False)
     row = catalogue.find(opened, checked_name(name))  # deleted twice, perhaps, if the connection breaks in the commit
     opened.write(lambda connection: connection.write(tables.DELETE_STUDY, (row.id,)))
@@ -290,7 +292,8 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
     0.02
     """
     check_kind(file, (str, os.PathLike), "file must be a path")
-    refuse_http(storage, "studies cannot be imported")
+    if is_served(storage):
+        raise InvalidInput(f"studies cannot be imported {OVER_HTTP}")
     try:
         with open(file, encoding="utf-8") as lines:
             found = catalogue.restore(open_storage(storage), lines, name)
@@ -303,8 +306,3 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
 def is_served(storage: Any) -> bool:
     """Whether studies are reached over HTTP, through `cabai serve`."""
     return isinstance(storage, str) and storage.lower().startswith(("http://", "https://"))
-
-
-def refuse_http(storage: Any, what: str) -> None:
-    if is_served(storage):
-        raise InvalidInput(f"{what} over HTTP: use the database's URL, where the server runs.")

@@ -59,8 +59,7 @@ class Server:
             parts = urlsplit(address)
             self.host, self.port = parts.hostname or "", parts.port
         except ValueError:
-            wrong = "the storage's address must be like http://HOST:PORT; this one cannot be read."
-            raise InvalidInput(wrong) from None
+            raise InvalidInput("the storage's address must be like http://HOST:PORT, and cannot be read.") from None
         query = parse_qs(parts.query)
         if not self.host or parts.path not in ("", "/") or parts.fragment or not set(query) <= {"token"}:
             raise InvalidInput(f"the storage's address must be {parts.scheme}://HOST:PORT and nothing more.")

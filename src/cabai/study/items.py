@@ -57,8 +57,8 @@ class Items:
             family.check_reward(failed)
         elif failed not in (WORST, STOP):
             raise InvalidInput(f"failed must be {WORST}, {STOP} or a score, got {shown(failed)}.")
+        items, more = ids_or_dataset(items), ("digest", "seeds", "earlier", "earlier_error")
         count, ids = checked_ids(items)
-        more = "digest", "seeds", "earlier", "earlier_error"
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon, goal), failed=failed,
             speculate=settings_for("study")["speculate"].checked(speculate), finish=finish_of(finish, goal),

@@ -69,7 +69,6 @@ class Settings:
         cls, *, items: Items | None = None, joined: Any = (), dropped: Any = (), elsewhere: Any = 0, **given: Any
     ) -> Settings:
         """The settings as given, or an error that says what is wrong with them; what is not given is as usual."""
-        rows = settings_for("study")
         given = {name: default for name, default in defaults_for("study").items() if name in FIELDS} | given
         names, metadata = checked_arms(given["arms"])
         kind = findable(family_of(given["family"]))
@@ -80,7 +79,7 @@ class Settings:
         if given["seed"] is None:  # with items random, so that nobody can know their order in advance
             given["seed"] = 0 if items is None else secrets.randbits(62)
         settings = cls(
-            **{name: rows[name].checked(given[name]) for name in ALONE},
+            **{name: row.checked(given[name]) for name, row in ALONE.items()},
             **({} if cheapest is None else vars(cheapest)),
             arms=names,
             family=kind,
@@ -146,16 +145,14 @@ class Settings:
 
     @property
     def error(self) -> float:
-        """The largest probability of a wrong decision: delta or, if arms were dropped by hand without a reserve, twice
-        that; and that of the race which this one has joined."""
+        """The largest probability of a wrong decision, with that of the race which this one has joined."""
         earlier = 0.0 if self.items is None else self.items.earlier_error
         return self.delta * (2 if self.dropped and self.reserve is None else 1) + earlier
 
     @lazy
     def steering_costs(self) -> tuple[float, ...] | None:
         """Known costs as policies see them. A pull that costs nothing counts as a hundredth of the smallest other cost,
-        so that it is made about ten times as often, and not forever; if all cost nothing, all count the same. The bill
-        is what was paid."""
+        so that it is made about ten times as often, and not forever; if all cost nothing, all count the same."""
         if self.costs is None or all(self.costs):
             return self.costs
         least = min((cost for cost in self.costs if cost), default=1 / FREE)
@@ -262,19 +259,10 @@ class Settings:
             raise ValueError("its settings are not as they were given")
         return settings
 
-    @lazy
-    def own(self) -> dict[str, Any]:
-        return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
-
-    @lazy
-    def missing(self) -> dict[str, Any]:
-        """The user's own code that has not been imported."""
-        return {kind: value for kind, value in self.own.items() if isinstance(value, StandIn)}
-
-    @lazy
-    def is_present(self) -> bool:
-        """Whether all of the user's own code has been imported."""
-        return not self.missing
+    # The user's own code; what of it has not been imported; whether all of it has been.
+    own = lazy(lambda self: {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)})
+    missing = lazy(lambda self: {kind: each for kind, each in self.own.items() if isinstance(each, StandIn)})
+    is_present = lazy(lambda self: not self.missing)
 
     @property
     def can_test(self) -> bool:
@@ -282,7 +270,7 @@ class Settings:
         return not {"family", "threshold"} & set(self.missing)
 
     def imported(self) -> Settings:
-        """The same, with the user's own code imported; an error if that fails."""
+        """The same, with the user's own code imported."""
         return dataclasses.replace(
             self, **{kind: KINDS[kind][0].get(each.address) for kind, each in self.missing.items()}
         )
@@ -305,7 +293,7 @@ class Settings:
 
 
 FIELDS = frozenset(field.name for field in dataclasses.fields(Settings))
-ALONE = [name for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)]
+ALONE = {name: row for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)}
 
 
 def checked_name(name: Any) -> str:
