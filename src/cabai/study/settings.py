@@ -122,15 +122,6 @@ class Settings:
                 raise InvalidInput(f"a study with items is run as a race, which has its own {name}: leave {name} out.")
 
     @property
-    def budget(self) -> float:
-        return self.max_cost if self.policy.spends_budget and self.max_cost is not None else math.inf
-
-    @property
-    def decides_by_pairs(self) -> bool:
-        """Whether the test of pairs of arms, which may have any epsilon, is the one that decides."""
-        return self.items is None or self.items.race == PAIRED
-
-    @property
     def failed_score(self) -> float | None:
         """What a failed evaluation of an item counts as; None if it does not."""
         if self.items is None or self.items.failed == STOP:
@@ -138,10 +129,6 @@ class Settings:
         if self.items.failed == WORST:
             return float(self.family.mean_range[0 if self.direction == "maximize" else 1])
         return float(self.items.failed)
-
-    @property
-    def first_arms(self) -> int:
-        return len(self.arms) - len(self.joined)
 
     @property
     def error(self) -> float:
@@ -157,16 +144,6 @@ class Settings:
             return self.costs
         least = min((cost for cost in self.costs if cost), default=1 / FREE)
         return tuple(cost or FREE * least or least for cost in self.costs)
-
-    @property
-    def certified_pulls(self) -> int | None:
-        """After how many pulls the certificate of the threshold ends, if it has one."""
-        return self.threshold.max_pulls if isinstance(self.threshold, Calibrated) else None
-
-    @property
-    def is_certified(self) -> bool:
-        """Whether simulation has certified the threshold."""
-        return isinstance(self.threshold, Calibrated) and self.threshold.is_certified
 
     def setup(self, delta: float | None = None, threshold: Threshold | None = None, arms: int | None = None) -> Setup:
         """The rules, records and functions; for another delta, threshold or number of arms, if they are given."""
@@ -185,10 +162,25 @@ class Settings:
         assert self.slack is not None
         return Cheapest(self.slack, self.costs if self.running_costs is None else self.running_costs)
 
+    # What follows from the settings, computed once.
+    budget = lazy(lambda self: self.max_cost if self.policy.spends_budget and self.max_cost is not None else math.inf)
+    first_arms = lazy(lambda self: len(self.arms) - len(self.joined))
+    # Whether the test of pairs of arms, which may have any epsilon, is the one that decides.
+    decides_by_pairs = lazy(lambda self: self.items is None or self.items.race == PAIRED)
+    # Whether simulation has certified the threshold, and for how many pulls.
+    is_certified = lazy(lambda self: isinstance(self.threshold, Calibrated) and self.threshold.is_certified)
+    certified_pulls = lazy(lambda self: self.threshold.max_pulls if isinstance(self.threshold, Calibrated) else None)
+    # The user's own code; what of it has not been imported; whether all of it has been.
+    own = lazy(lambda self: {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)})
+    missing = lazy(lambda self: {kind: each for kind, each in self.own.items() if isinstance(each, StandIn)})
+    is_present = lazy(lambda self: not self.missing)
+
+    # The rules, records and functions of a run, which look for the largest mean.
+    kernel_family = lazy(lambda self: mirror_image(self.family) if self.direction == "minimize" else self.family)
     _setup = lazy(lambda self: self.setup(self.delta))
     pairs = lazy(lambda self: self.setup(self.delta, self.threshold.of_pairs))  # for the test of pairs of arms
     start = lazy(lambda self: self._setup.start())  # the records before the first pull; to be copied
-    kernels = lazy(lambda self: Kernels(self._setup))  # its functions, compiled if that is worth it
+    kernels = lazy(lambda self: Kernels(self._setup))  # the functions, compiled if that is worth it
     # What is kept of an arm from one pull to the next, besides its sums, and of the run.
     arm_memory = lazy(lambda self: ["in_play", *self.policy.arm_memory, *self._setup.threshold.arm_fields])
     run_memory = lazy(lambda self: [*RUN_MEMORY, *self.policy.run_memory])
@@ -204,10 +196,6 @@ class Settings:
             rules = self._rules[leader, among] = self.setup(self.delta, self.threshold.of_pairs, among).rules
             rules["level"] = levels.level(self, leader, self.delta)
         return self._rules[leader, among]
-
-    @property
-    def kernel_family(self) -> Family:
-        return mirror_image(self.family) if self.direction == "minimize" else self.family
 
     def seen(self, value: float) -> float:
         """A reward or mean as the kernels see it: they look for the largest."""
@@ -258,11 +246,6 @@ class Settings:
         if dataclasses.replace(checked, sources=settings.sources) != settings:
             raise ValueError("its settings are not as they were given")
         return settings
-
-    # The user's own code; what of it has not been imported; whether all of it has been.
-    own = lazy(lambda self: {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)})
-    missing = lazy(lambda self: {kind: each for kind, each in self.own.items() if isinstance(each, StandIn)})
-    is_present = lazy(lambda self: not self.missing)
 
     @property
     def can_test(self) -> bool:
