@@ -213,7 +213,8 @@ class Settings:
     def amended(self, **values: Any) -> Settings:
         """The same with other values from the log. What was computed is kept if it does not depend on them."""
         found = dataclasses.replace(self, **with_tuples(values))
-        if all(getattr(found, name) == getattr(self, name) for name in ("arms", "costs", "dropped", "epsilon", "budget")):
+        matter = "arms", "costs", "dropped", "epsilon", "budget"
+        if all(getattr(found, name) == getattr(self, name) for name in matter):
             vars(found).update({name: value for name, value in vars(self).items() if name not in FIELDS})
         return found
 
