@@ -18,16 +18,7 @@ from cabai.datasets.race import RACES
 from cabai.families import FAMILIES
 from cabai.families.laws import LAWS
 from cabai.instance import COST_MODELS
-from cabai.support.validation import (
-    InvalidInput,
-    amount,
-    not_negative,
-    positive,
-    probability,
-    shown,
-    true_or_false,
-    whole,
-)
+from cabai.support.validation import InvalidInput, amount, positive, probability, shown, true_or_false, whole
 from cabai.thresholds import THRESHOLDS
 
 REQUIRED = ...
@@ -82,7 +73,10 @@ def share_or_infinity(value: Any, name: str) -> float:
     """A share; without a limit, it is infinity, or None where JSON has no infinity."""
     if value is None or (isinstance(value, (int, float)) and value == math.inf):
         return math.inf
-    return not_negative(value, name)
+    share = amount(value, name)
+    if share < 0:
+        raise InvalidInput(f"{name} must not be negative, got {shown(value)}.")
+    return share
 
 
 def checked_reserve(value: Any, name: str) -> float:
