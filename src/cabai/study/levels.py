@@ -53,7 +53,7 @@ def check_use(settings: Settings) -> None:
         raise InvalidInput(f"arms can join only a paired race, got {race}.")
     if items is not None and settings.dropped:
         raise InvalidInput("arms can be dropped by hand only if a study has no items: a race drops arms by itself.")
-    if items is None and (settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival):
+    if items is None and ("policy" in settings.own or settings.policy.stop is not leader_beats_every_rival):
         raise InvalidInput(f"{refused} only with policy top-two, ctas, tas or uniform, got {settings.policy}.")
     if items is None and type(settings.threshold) not in (Contrast, Champion, Hedged, EValue, Bets, Symmetric):
         raise InvalidInput(f"{refused} only with threshold contrast, evalue or bets, got {settings.threshold}.")
