@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import random
 import signal
@@ -152,14 +151,3 @@ def coin_stream(instance: cabai.Instance, seed: int, trajectory: int) -> np.uint
     from cabai.simulation.truth import open_streams, truth_of
 
     return np.uint64(compiled(open_streams)(truth_of(instance), np.uint64(seed), np.uint64(trajectory)))
-
-
-def coins(instance: cabai.Instance, seed: int, trajectory: int):
-    """coin() -> a number in [0, 1): those that the policy of that trajectory draws, one after the other."""
-    from cabai.core.compiling import compiled
-    from cabai.support import streams
-
-    start, step = int(coin_stream(instance, seed, trajectory)), int(streams.GOLDEN)
-    mix, unit = compiled(streams.mix), compiled(streams.unit)
-    states = ((start + n * step) % 2**64 for n in itertools.count(1))
-    return lambda: unit(np.uint64(mix(np.uint64(next(states)))))

@@ -15,9 +15,8 @@ from cabai.policies.top_two import find_challenger
 from cabai.support.streams import normal, uniform
 from cabai.thresholds import threshold_of
 from combinations import covering
-from conftest import coin_stream, coins, drawer, variance_of
+from conftest import coin_stream, drawer, variance_of
 from reference import run as reference_run
-from reference_field import run as field_run
 
 MEANS = {
     "gaussian": lambda rng, K: rng.normal(0, 0.7, K),
@@ -93,32 +92,25 @@ def compare(
     pulled = np.diff(path[K:], axis=0).argmax(axis=1).tolist()
     name, stream = policy.partition("(")[0], np.zeros(1, [("stream", "u8")])
     stream["stream"] = coin_stream(instance, seed, 1)
-    random = {"coin": coins(instance, seed, 1)}
-    if policy in FIELD + SPENDING:  # coins and normal numbers from the same stream
-        random = {
-            key: lambda of=of: compiled(of)(stream[0]) for key, of in {"uniform": uniform, "normal": normal}.items()
-        }
-    expected = (field_run if policy in FIELD + SPENDING else reference_run)(
-        name, family=instance.family.name, variance=variance_of(instance.family), arms=K, delta=delta,
-        threshold=threshold.partition("(")[0], threshold_parameters=parameters_of(threshold),
-        draw=drawer(instance, seed, 1), **random, max_pulls=MOST, **({} if budget is None else {"budget": budget}),
-        **parameters_of(policy),
+    expected = reference_run(
+        name, instance.family.name, variance_of(instance.family), K, threshold.partition("(")[0], delta,
+        drawer(instance, seed, 1), parameters_of(threshold), max_pulls=MOST, budget=budget or np.inf,
+        uniform=lambda: compiled(uniform)(stream[0]), normal=lambda: compiled(normal)(stream[0]),
+        options=parameters_of(policy),
     )  # fmt: skip
     close = [i for i, margin in enumerate(expected.margins) if margin < 1e-7]
-    order = expected.pulls_in_order
+    order = expected.order
     if close and pulled != order[K:]:
         end = close[0] - K
         assert pulled[:end] == order[K : close[0]]
         return False
+    assert runs.decisions[1] == (-1 if expected.decision is None else expected.decision)
     if budget is not None:  # the plain version ends when one arm is left
-        pulled = pulled[: len(order) - K]
-        assert runs.decisions[1] == expected.decision
         assert budget - max(instance.costs) <= runs.costs[1] <= budget * (1 + 1e-9)
-        assert pulled == order[K:]
+        assert pulled[: len(order) - K] == order[K:]
         return True
     assert pulled == order[K:]
-    assert runs.decisions[1] == (-1 if expected.decision is None else expected.decision)
-    np.testing.assert_allclose(runs.costs[1], expected.total_cost, rtol=1e-12)
+    np.testing.assert_allclose(runs.costs[1], sum(expected.C), rtol=1e-12)
     return True
 
 

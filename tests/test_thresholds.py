@@ -81,8 +81,8 @@ def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
         first = [min(f, r) for f, r in zip(first, rewards, strict=True)]
         data = Statistics(kind, pulls, rewards, first=first)
         delta = 10 ** source.uniform(-6, -0.1)
-        run = reference._Run(kind.name, variance_of(kind), arms, threshold, delta, lambda a: (0, 1), None, {})
-        run.N, run.R, run.F, run.order = pulls, rewards, first, [0] * sum(pulls)
+        run = reference.Run(kind.name, variance_of(kind), arms, threshold, delta, lambda a, of=first: (of[a], 1))
+        run.N, run.R, run.order = pulls, rewards, [0] * sum(pulls)
         for b, a in itertools.permutations(range(arms), 2):
             beats = rule.beats(data, b, a, delta=delta)
             assert beats == run.beats(b, a)
