@@ -42,7 +42,7 @@ FAULTS = [Fault(*each) for each in [
     ("families/bernoulli.py", "return 1.0 - 2.0 * q", "return 2.0 * q - 1.0",
      "test_families::test_the_slope_of_the_variance_is_its_derivative"),
     ("families/bernoulli.py", "1.0 if uniform(arm) < arm.mean else 0.0", "1.0 if uniform(arm) > arm.mean else 0.0",
-     "test_sampling::test_bernoulli_rewards_are_zero_or_one_with_the_right_chance"),
+     "test_sampling::test_rewards_follow_their_law[bernoulli-0.3]"),
     ("families/poisson.py", "return q * psi(difference / q)", "return psi(difference / q)",
      "test_families::test_divergence_is_accurate_to_1e_12"),
     ("families/poisson.py", "return gamma(record, 1.0 + total) / n", "return gamma(record, 0.5 + total) / n",
@@ -55,7 +55,7 @@ FAULTS = [Fault(*each) for each in [
      "return mean - math.sqrt(rules.variance * level)",
      "test_families::test_interval_ends_are_where_the_divergence_is_the_level"),
     ("families/gaussian.py", "return arm.mean + arm.spread * normal(arm)", "return arm.mean + normal(arm)",
-     "test_sampling::test_gaussian_rewards_are_normal"),
+     "test_sampling::test_rewards_follow_their_law[gaussian-0.0]"),
     ("families/gaussian.py", "(2.0 * rules.variance * (n_a + n_b))", "(rules.variance * (n_a + n_b))",
      "test_evidence::test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls"),
     ("families/gaussian.py", "leader.pulls * (leader.cost / challenger.cost)",
@@ -306,7 +306,7 @@ FAULTS = [Fault(*each) for each in [
      "test_files "
      "test_reproduce::test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else"),
     ("support/streams.py", "if x < EDGE[layer + 1]:", "if x < EDGE[layer]:",
-     "test_sampling::test_gaussian_rewards_are_normal"),
+     "test_sampling::test_rewards_follow_their_law[gaussian-0.0]"),
     ("support/specialise.py", "target = functions.get(value.slot, value)", "target = value",
      "test_exactness::test_same_pulls_as_the_reference[co-gaussian]"),
 ]]  # fmt: skip
