@@ -13,17 +13,15 @@ from mpmath import mp, mpf
 import cabai
 import pairs
 from cabai import Statistics
-from cabai.core.compiling import compiled
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
-from cabai.core.stopping import beats, surplus
+from cabai.core.stopping import beats
 from cabai.families import Bounded, Gaussian
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, bets
 from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE
 from pairs import check_extremes, check_never_above, check_quick_look, least_log_e_of_bets, log_e_of, weights_of_bets
-from worst_rule import check_no_rule_crosses
 
 SLOW = pytest.mark.slow
 setup_of = partial(pairs.setup_of, "bounded", Bets)
@@ -124,45 +122,6 @@ def test_what_a_quick_look_refuses_is_not_beaten():
                     for k, side in zip(n, (1, -1), strict=True)]  # fmt: skip
         states.append(pair_of(setup, pair))
     check_quick_look(setup, states, beaten=75, refused=1)
-
-
-def all_log_e(b, a, rules, found):
-    for i in range(len(b)):
-        for j in range(len(a)):
-            found[i, j] = surplus(rules, 0, b[i], a[j]) + rules.level
-
-
-def arms_after(setup, values, n):
-    """An arm's records after n pulls of which 0, ..., n had the larger value."""
-    low, high = values
-    many, few = np.arange(n + 1.0), n - np.arange(n + 1.0)
-    arms = np.zeros(n + 1, setup.layout.arm)
-    stakes = np.expm1(bets.table()[:KEPT, bets.TILT])
-    arms["up"] = np.outer(few, np.log1p(stakes * low)) + np.outer(many, np.log1p(stakes * high))
-    arms["down"] = np.outer(few, np.log1p(stakes * (1 - low))) + np.outer(many, np.log1p(stakes * (1 - high)))
-    arms["rewards"], arms["squares"] = few * low + many * high, few * low**2 + many * high**2
-    arms["pulls"] = arms["tested"] = n
-    arms["mean"] = arms["tested_mean"] = arms["rewards"] / n
-    for arm in Records(arms):
-        bets.weigh(arm, None)
-    return arms
-
-
-@pytest.mark.parametrize(("values", "horizon"), [
-    ((0.2, 0.9), 40),
-    *(pytest.param(values, 80, marks=SLOW) for values in ((0.0, 1.0), (0.2, 0.9), (0.0, 0.3), (0.6, 1.0))),
-])  # fmt: skip
-def test_no_sampling_rule_makes_e_cross_more_often_than_promised(values, horizon):
-    """Two equal arms whose rewards are one of two values, by dynamic programming."""
-    setup = setup_of()
-    fill_in = compiled(setup.bound(all_log_e))
-
-    def table(n_b, n_a):
-        found = np.empty((n_b + 1, n_a + 1))
-        fill_in(arms_after(setup, values, n_b), arms_after(setup, values, n_a), setup.rules, found)
-        return found
-
-    check_no_rule_crosses(table, (0.05, 0.5, 0.95), horizon)
 
 
 @pytest.mark.filterwarnings("error")

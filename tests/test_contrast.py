@@ -9,9 +9,7 @@ import pytest
 from mpmath import mp, mpf
 
 from cabai import Statistics
-from cabai.core.compiling import compiled
 from cabai.core.state import Record
-from cabai.core.stopping import surplus
 from cabai.families import family_of, mirror_image
 from cabai.thresholds import Contrast, contrast, tilts
 from pairs import (
@@ -30,7 +28,6 @@ from pairs import (
     some_pair,
     weights,
 )
-from worst_rule import check_no_rule_crosses
 
 
 def test_the_weights_are_a_probability_and_ranges_of_means_leave_none_out():
@@ -132,28 +129,6 @@ def test_every_factor_has_mean_one_at_its_own_mean(family, sign):
             "exponential": lambda s: -math.log1p(-s * m),
         }[kind.name]
         assert at_zero + moment(per_reward) == pytest.approx(0, abs=1e-12)
-
-
-def all_log_e(b, a, rules, found):
-    for i in range(len(b)):
-        found[i] = surplus(rules, 0, b[i], a[i]) + rules.level
-
-
-@pytest.mark.parametrize("horizon", [40, pytest.param(60, marks=pytest.mark.slow)])
-def test_no_sampling_rule_makes_e_cross_more_often_than_promised(horizon):
-    """Two bernoulli arms, by dynamic programming."""
-    setup = setup_of("bernoulli", Contrast)
-    fill = compiled(setup.bound(all_log_e))
-
-    def table(n_b, n_a):
-        """log E for every outcome, over R_b and R_a."""
-        arms, found = np.zeros((2, n_b + 1, n_a + 1), setup.layout.arm), np.empty((n_b + 1) * (n_a + 1))
-        put(arms[0], n_b, np.arange(n_b + 1.0)[:, None] / n_b)
-        put(arms[1], n_a, np.arange(n_a + 1.0) / n_a)
-        fill(arms[0].ravel(), arms[1].ravel(), setup.rules, found)
-        return found.reshape(n_b + 1, n_a + 1)
-
-    check_no_rule_crosses(table, [0.05, 0.5, 0.9], horizon)
 
 
 def extreme_mean(rng, name):

@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-from functools import cache
 
 import numpy as np
 import pytest
@@ -12,51 +11,20 @@ from scipy import special, stats
 
 import reference
 from cabai import Statistics
-from cabai.core.compiling import compiled
 from cabai.core.evidence import evidence
-from cabai.core.observe import weigh
 from cabai.core.setup import Setup
 from cabai.core.state import Record
 from cabai.core.stopping import interval_level
 from cabai.families import family_of
 from cabai.thresholds import EValue
 from conftest import variance_of
-from worst_rule import check_no_rule_crosses
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 
 
-@cache
-def evalue_setup(family):
-    return Setup(family_of(family), EValue(), arms=2, delta=0.1)
-
-
-def log_evalues(b, a, rules, log_e):
-    """log_e[i] = log E of arm record b[i] against arm record a[i]; renews what the records hold of the threshold."""
-    for i in range(len(b)):
-        weigh(b[i], rules)
-        weigh(a[i], rules)
-        price = b[i].price + a[i].price
-        log_e[i] = evidence(rules, b[i], a[i]) - price if price < np.inf else -np.inf
-
-
-def arm_records(pulls, rewards, first):
-    """One record for each entry; they have the same fields for every family."""
-    pulls, rewards, first = np.broadcast_arrays(pulls, rewards, first)
-    arms = np.zeros(pulls.shape, evalue_setup("gaussian").layout.arm)
-    arms["pulls"], arms["rewards"], arms["first"], arms["mean"] = pulls, rewards, first, rewards / pulls
-    return arms
-
-
-def all_log_evalues(family, b, a):
-    setup, log_e = evalue_setup(family), np.empty(len(b))
-    compiled(setup.bound(log_evalues))(b, a, setup.rules, log_e)
-    return log_e
-
-
 def log_evalue(family, pulls, rewards, first=None):
     """log E of arm 0 against arm 1, through the public statistics."""
-    setup = evalue_setup(family)
+    setup = Setup(family_of(family), EValue(), arms=2, delta=0.1)
     arms, _ = Statistics(family, pulls, rewards, first=first).state(setup)
     z = setup.bound(evidence)(Record(setup.rules), Record(arms[0]), Record(arms[1]))
     return z - arms[0]["price"] - arms[1]["price"]
@@ -189,14 +157,3 @@ def test_the_bounded_mixture_over_truth_is_at_most_one_on_average_and_one_for_be
             assert mean == pytest.approx(1, abs=1e-10)
         else:
             assert mean < 1
-
-
-def bernoulli_log_evalues(n_b, n_a):
-    """log E for every outcome, as a table over R_b and R_a."""
-    r_b, r_a = (np.ravel(x) for x in np.meshgrid(np.arange(n_b + 1.0), np.arange(n_a + 1.0), indexing="ij"))
-    log_e = all_log_evalues("bernoulli", arm_records(n_b, r_b, 0.0), arm_records(n_a, r_a, 0.0))
-    return log_e.reshape(n_b + 1, n_a + 1)
-
-
-def test_no_sampling_rule_makes_a_bernoulli_evalue_cross_more_often_than_promised():
-    check_no_rule_crosses(bernoulli_log_evalues, [0.05, 0.5, 0.9], horizon=40)
