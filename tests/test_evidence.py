@@ -22,7 +22,6 @@ from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
 THRESHOLDS = ["paper", "stylized", "kt", "mixture", "evalue"]
-ACCURACY = 1e-11
 WHOLE = ("bernoulli", "poisson")  # families whose sums of rewards are whole numbers
 
 
@@ -57,11 +56,11 @@ def exact_evidence(family, n_a, r_a, n_b, r_b):
         return mp.sign(r_a / n_a - r_b / n_b) * z, rounding
 
 
-def assert_exact(family, pulls, rewards, accuracy=ACCURACY):
-    """The evidence agrees with exact arithmetic but for `accuracy` and the rounding of the two means."""
+def assert_exact(family, pulls, rewards):
+    """The evidence agrees with exact arithmetic but for the rounding of the two means, and that of logarithms."""
     found = evidence(Statistics(family, pulls, rewards)).pairwise[0, 1]
     exact, rounding = exact_evidence(family, pulls[0], rewards[0], pulls[1], rewards[1])
-    allowed = accuracy * abs(exact) + 2 * rounding
+    allowed = (1e-15 if "gaussian" in family else 1e-11) * abs(exact) + 2 * rounding
     assert abs(mpf(float(found)) - exact) <= allowed, (family, pulls, rewards, float(found), float(exact))
 
 
@@ -93,9 +92,9 @@ def random_data(source, family, arms):
 
 def hard_data(family):
     """Near ties of arms whose pulls are powers of two, so that the means are exact and so is what the evidence should
-    be; sums at the edges of the family; means of different sizes."""
+    be, for gaussians also far from 0; sums at the edges of the family; means of different sizes."""
     for pulls, gap in product([(2**30, 2**30), (2**30, 2**31), (2**32, 2**30)], [2**-10, 2**-20, 2**-30]):
-        for mean in (0.25, 0.5, 0.75, 1 - 2.0**-8):
+        for mean in (0.25, 0.5, 0.75, 1 - 2.0**-8, *([1e3, 1e6, -1e6] if "gaussian" in family else [])):
             yield pulls, [pulls[0] * (mean + gap), pulls[1] * mean]
     if family in ("bernoulli", "bounded", "poisson"):
         for n, other in product([1, 2, 7, 1000, 10**6, 10**9], [1, 3, 10**4, 10**9]):
@@ -114,16 +113,6 @@ def test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls(family):
     source = random.Random(f"exact {family}")
     for data in (*(random_data(source, family, 2) for _ in range(400)), *hard_data(family)):
         assert_exact(family, *data)
-
-
-@pytest.mark.parametrize("gap", [2.0**-20, 2.0**-10, 0.5])
-def test_gaussian_evidence_does_not_depend_on_where_zero_is_and_is_in_units_of_the_variance(gap):
-    for shift in (0.0, 1.0, 1e3, 1e6, -1e6):
-        data = [4096, 16384], [4096 * (shift + gap), 16384 * shift]
-        plain = evidence(Statistics("gaussian", *data)).overall
-        assert plain == pytest.approx(4096 * 16384 / 20480 * gap**2 / 2, rel=1e-15)
-        assert evidence(Statistics("gaussian", *data, variance=4)).overall == plain / 4
-        assert evidence(Statistics("gaussian(variance=4)", *data)).overall == plain / 4
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -233,6 +222,7 @@ def test_statistics_of_samples_are_their_numbers_sums_and_first_rewards_and_only
         for values in (data.pulls, data.rewards, data.first, data.means):
             values[:] = 99
     assert data.leader == 0
+    assert Statistics("gaussian", [1, 1], [1, 0], variance=4).family == family_of("gaussian(variance=4)")
     arms, run = data.state(Setup(data.family, threshold_of("evalue"), arms=2, delta=0.1))
     assert arms["first"].tolist() == [3, 1]
     assert run["t"] == 5
@@ -285,48 +275,18 @@ def test_the_evalue_threshold_asks_for_first_rewards_where_it_needs_them():
         assert rule.stops(without, delta=0.1)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"])
-def test_the_bound_without_logarithms_is_never_below_the_evidence_and_close_to_it(family):
-    from cabai.core.evidence import evidence_at_most, pair_evidence
-
-    kind = family_of(family.removeprefix("mirrored "))
-    if family.startswith("mirrored"):
-        kind = mirror_image(kind)
-    rng = np.random.default_rng(11)
-    b, a = SimpleNamespace(), SimpleNamespace()
-    near = []
-    for _ in range(3000):
-        low, high = np.sort(rng.uniform(0, 1, 2) if family == "bernoulli" else 10 ** rng.uniform(-3, 3, 2))
-        if rng.uniform() < 0.5:  # close together, as arms are that are hard to tell apart
-            low = high * (1 - 10 ** rng.uniform(-6, -1))
-        if family.startswith("mirrored"):
-            low, high = -high, -low
-        b.tested, a.tested = (int(n) for n in 10 ** rng.uniform(0, 6, 2))
-        b.tested_mean, a.tested_mean = high, low
-        z = kind.call(pair_evidence, b.tested, high, a.tested, low)
-        most = kind.call(evidence_at_most, b, a)
-        assert most >= z
-        if abs(high - low) < 0.05 * min(abs(high), abs(low), abs(1 - high) if family == "bernoulli" else 1e9):
-            near.append(most / z)
-        b.tested_mean, a.tested_mean = low, high  # the data prefer the other arm
-        assert kind.call(evidence_at_most, b, a) == 0.0
-    assert len(near) > 300
-    assert max(near) < 1.01
-    with np.errstate(all="raise"):  # at the edge of the family nothing is divided by 0
-        b.tested_mean, a.tested_mean = {"bernoulli": (1.0, 0.0), "poisson": (1.0, 0.0)}.get(family, (0.0, -1.0))
-        assert kind.call(evidence_at_most, b, a) == np.inf or family == "exponential"
-
-
 @pytest.mark.parametrize(
     "family", ["gaussian", "bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"]
 )
 def test_the_bounds_without_logarithms_hold_in_exact_arithmetic(family):
-    """Also for means that differ in the last digit, next to an edge, or by many orders of magnitude."""
+    """Also for means that differ in the last digit, next to an edge, or by many orders of magnitude. The upper one is
+    close where means are, and 0 where the data prefer the other arm."""
     from cabai.core.evidence import evidence_at_least, evidence_at_most
 
     source, name = random.Random(f"bounds {family}"), family.removeprefix("mirrored ")
     kind = family_of(name) if name == family else mirror_image(family_of(name))
     rounding = 1 + mpf(1e-14) if family == "gaussian" else 1  # there, the lower bound is Z itself
+    close = []
     for _ in range(400):
         high = random_extreme_mean(source, name)
         near = source.choice([high * (1 - 10 ** source.uniform(-15, -1)), high - (1 - high) * source.random() / 2])
@@ -344,7 +304,16 @@ def test_the_bounds_without_logarithms_hold_in_exact_arithmetic(family):
             parts = [reference.log_largest_likelihood(name, n, r, mpf(1)) for n, r in (*sums, both)]
             z = parts[0] + parts[1] - parts[2]
             assert kind.call(evidence_at_least, b, a) <= z * rounding
-            assert kind.call(evidence_at_most, b, a) >= z
+            most = kind.call(evidence_at_most, b, a)
+            assert most >= z
+            if high - low < 0.05 * min(low, 1 - high if name == "bernoulli" else high) and name != "gaussian":
+                close.append(most / z)
+        assert kind.call(evidence_at_most, a, b) == 0.0 or name == "gaussian"
+    assert max(close, default=1) < 1.01
+    assert len(close) > 60 or name == "gaussian"
+    with np.errstate(all="raise"):  # at the edge of the family nothing is divided by 0
+        b.tested_mean, a.tested_mean = {"bernoulli": (1.0, 0.0), "poisson": (1.0, 0.0)}.get(family, (0.0, -1.0))
+        assert kind.call(evidence_at_most, b, a) == np.inf or name in ("exponential", "gaussian")
 
 
 def random_extreme_mean(source, family):
