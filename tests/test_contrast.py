@@ -38,6 +38,11 @@ def test_the_weights_are_a_probability_and_ranges_of_means_leave_none_out():
         found = kind.tilt_ranges
         assert (found[0][0], found[-1][1]) == kind.mean_range
         assert [high for _, high, _ in found[:-1]] == [low for low, _, _ in found[1:]]
+    kind = family_of("poisson")
+    joint = [weights(kind, low)[1] for low, _, _ in kind.tilt_ranges]
+    for k, own in enumerate(joint):
+        least = min(float((other / own).min()) for other in joint)
+        assert math.exp(tilts.ranges(kind)[0][k, tilts.LOG_LEAST]) == pytest.approx(least, rel=1e-9)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
