@@ -13,7 +13,7 @@ import pytest
 
 import cabai
 from cabai.core import compiling, evidence, observe, shares, stopping, within
-from cabai.core.compiling import cache_directory, compiled, functions_in
+from cabai.core.compiling import cache_directory, compiled
 from cabai.core.setup import Setup
 from cabai.core.state import Record, Records
 from cabai.families import FAMILIES, Bernoulli, Exponential, Poisson, family_of, mirror_image, slots
@@ -197,17 +197,6 @@ def state_after_some_pulls(rng: np.random.Generator, setup: Setup, family: str) 
     return arms, run
 
 
-# By what they are called with, besides the rules.
-OF_RULES = [slots.edges, stopping.has_prices]
-OF_A_MEAN = [slots.variance_slope, within.lowered]
-OF_A_PAIR = [
-    evidence.evidence, evidence.evidence_at_most, evidence.evidence_at_least, within.evidence_within, top_two.coin,
-]  # fmt: skip
-OF_A_PAIR_AND_TIME = [stopping.beats, stopping.is_settled, stopping.surplus]
-OF_TWO_SAMPLES = [evidence.pair_evidence, within.parts_within]
-OF_TWO_SAMPLES_AND_EPSILON = [within.meeting_point_at, within.parts_at]
-
-
 def numbers(found: object) -> list[float]:
     """What a kernel returns: nothing, a number or several."""
     several = found if isinstance(found, tuple) else () if found is None else (found,)
@@ -224,33 +213,31 @@ def test_compiled_kernels_called_on_records_give_what_plain_python_gives(family)
     """Also those that a family has in place of what holds for all."""
     setup = Setup(KINDS[family], threshold_of("evalue"), policy_of("ctas"), arms=3, delta=0.3, epsilon=0.1)
     rules, rng = setup.rules, np.random.default_rng(4)
-    for function in OF_RULES:
+    for function in (slots.edges, stopping.has_prices):
         check_both_forms(setup, function, rules)
     for _ in range(50):
         p, q, level = some_mean(rng, family), some_mean(rng, family), 10 ** rng.uniform(-6, 3)
-        check_both_forms(setup, slots.divergence, rules, p, p - q, q, 1.0 - q)
-        check_both_forms(setup, slots.variance_at, rules, q, 1.0 - q)
-        check_both_forms(setup, upper_end, rules, p, level)
-        check_both_forms(setup, lower_end, rules, p, level)
         n = int(10 ** rng.uniform(0, 6))
-        check_both_forms(setup, slots.remainder, rules, n, some_total(rng, family, n))
+        calls = [
+            (slots.divergence, p, p - q, q, 1.0 - q), (slots.variance_at, q, 1.0 - q), (slots.variance_slope, q),
+            (upper_end, p, level), (lower_end, p, level), (slots.remainder, n, some_total(rng, family, n)),
+            (within.lowered, q),
+        ]  # fmt: skip
         tilt = rng.choice([-1, 1]) * 10 ** rng.uniform(-6, 0.7)
         if q != 0.0:  # no exponential law has that mean
-            check_both_forms(setup, slots.tilted, rules, tilt, *setup.family.tilt(tilt), n, p - q, q)
-            check_both_forms(setup, slots.straightened, rules, q, 0.5 * (p - q))
-        for function in OF_A_MEAN:
-            check_both_forms(setup, function, rules, q)
+            calls.append((slots.tilted, tilt, *setup.family.tilt(tilt), n, p - q, q))
+            calls.append((slots.straightened, q, 0.5 * (p - q)))
         arms, run = state_after_some_pulls(rng, setup, family)
         check_test(setup, arms, run)
         b, a = arms[np.argsort(-arms["mean"])[:2]]
-        for function in OF_A_PAIR:
-            check_both_forms(setup, function, rules, b, a)
+        of_pairs = evidence.evidence, evidence.evidence_at_most, evidence.evidence_at_least, within.evidence_within
+        calls += [(function, b, a) for function in (*of_pairs, top_two.coin)]
         sizes = int(b["pulls"]), float(b["mean"]), int(a["pulls"]), float(a["mean"])
-        for function in OF_TWO_SAMPLES:
-            check_both_forms(setup, function, rules, *sizes)
-        for function in OF_TWO_SAMPLES_AND_EPSILON:
-            for epsilon in (0.1, -0.5 * abs(sizes[1] - sizes[3])):
-                check_both_forms(setup, function, rules, *sizes, epsilon)
+        calls += [(evidence.pair_evidence, *sizes), (within.parts_within, *sizes)]
+        for epsilon in (0.1, -0.5 * abs(sizes[1] - sizes[3])):
+            calls += [(within.meeting_point_at, *sizes, epsilon), (within.parts_at, *sizes, epsilon)]
+        for function, *given in calls:
+            check_both_forms(setup, function, rules, *given)
         check_both_forms(setup, shares.allocate, arms, run, rules)
         if b["mean"] > a["mean"]:
             check_both_forms(setup, shares.solve_shares, arms, run, rules)
@@ -281,7 +268,7 @@ def check_test(setup: Setup, arms: np.ndarray, run: np.void) -> None:
     t, (b, a) = int(run["t"]), arms[np.argsort(-arms["mean"])[:2]]
     check_both_forms(setup, stopping.required, t, setup.rules)
     check_both_forms(setup, stopping.interval_level, b, t, setup.rules, 3)
-    for function in OF_A_PAIR_AND_TIME:
+    for function in (stopping.beats, stopping.is_settled, stopping.surplus):
         check_both_forms(setup, function, setup.rules, t, b, a)
     check_both_forms(setup, stopping.leader_beats_every_rival, arms, run, setup.rules)
 
@@ -343,27 +330,6 @@ def test_compiled_kernels_call_what_a_family_has_of_its_own():
         arms, run = cabai.Statistics("bernoulli", [100, 100], [90, 10]).state(setup)
         assert setup.stop(Records(arms), Record(run), Record(setup.rules)) is answer
         assert compiled(setup.stop)(arms, run, setup.rules) is answer
-
-
-@pytest.mark.slow
-def test_forms_of_a_function_for_different_families_have_different_names(paper_instance):
-    """Numba looks up a function that is handed to another by its name, also where two processes have cached both."""
-    bernoulli = cabai.Instance("bernoulli", [0.9, 0.6, 0.3], [1, 0.1, 0.01])
-    cases = [
-        (paper_instance, "top-two", "paper", 0.0), (paper_instance, "top-two", "paper", 0.1),
-        (paper_instance, "top-two", "evalue", 0.1), (paper_instance, "ctas", "evalue", 0.1),
-        (paper_instance, "ctas(tracking=ratio)", "evalue", 0.1), (bernoulli, "ctas", "evalue", 0.1),
-    ]  # fmt: skip
-    contents = {}  # of each name: what the forms of that name call, at any depth
-    for case in cases:
-        work = work_on(*case)
-        setup, (_, choose, stop) = work.setup, work.compiled()
-        for plain, form, layout in ((setup.choose, choose, setup.layout), (setup.stop, stop, setup.layout.shared)):
-            content = tuple(function.__code__ for function in functions_in(plain)), layout
-            for overload in form.overloads.values():
-                contents.setdefault(overload.fndesc.qualname, set()).add(content)
-    assert len(contents) == 10  # top-two's rule to choose thrice and ctas' too; four stopping rules
-    assert all(len(of_that_name) == 1 for of_that_name in contents.values())
 
 
 SEVERAL = """

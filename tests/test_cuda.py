@@ -322,12 +322,6 @@ def test_large_functions_that_are_called_in_several_places_are_called_apart():
     assert called_apart([all_of_them, twice], 0) == {large, small, once}
 
 
-def test_without_the_extra_it_says_how_to_install_it(monkeypatch, paper_instance):
-    monkeypatch.setitem(sys.modules, "numba_cuda", None)
-    with pytest.raises(ModuleNotFoundError, match=r'needs numba_cuda, which is not installed: .* ".\[cuda\]"'):
-        cabai.simulate(paper_instance, engine="cuda")
-
-
 @cabai.policy
 def misspelt(arms, run, rules):
     return run.leeder
@@ -397,14 +391,10 @@ def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
         *(cabai.simulate(instance, policy, engine=each, **options) for each in (None, "cuda")), strict=True
     ):
         check_same(a, b, most=0.0 if family.startswith("gaussian") else 0.01)
-
-
-@on_a_gpu
-@pytest.mark.parametrize("arms", [2, 30, 300])
-def test_a_gpu_takes_any_number_of_arms(arms):
-    instance = cabai.Instance("gaussian", [3, *[0] * (arms - 1)], [1] * arms)
-    options = {"delta": 0.05, "trajectories": 500, "epsilon": 0.5}
-    check_same(*(cabai.simulate(instance, engine=each, **options) for each in (None, "cuda")), most=0.0)
+    for arms in (2, 30, 300) if (family, policy) == ("gaussian", "top-two") else ():
+        instance = cabai.Instance("gaussian", [3, *[0] * (arms - 1)], [1] * arms)
+        some = {"delta": 0.05, "trajectories": 500, "epsilon": 0.5}
+        check_same(*(cabai.simulate(instance, engine=each, **some) for each in (None, "cuda")), most=0.0)
 
 
 @on_a_gpu

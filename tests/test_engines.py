@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import cabai
-from cabai import EngineFailed, InvalidInput
+from cabai import EngineFailed
 from cabai.core.setup import Setup
 from cabai.simulation.engines import opened, task
 from cabai.simulation.engines.task import packed
@@ -315,20 +315,6 @@ def test_memory_does_not_grow_with_trajectories_of_which_a_summary_is_kept():
     assert peaks[1] < 1_600_000 * 8 * 5 / 4  # a quarter of what its rows alone would take
 
 
-def test_bad_input_is_refused_by_name(paper_instance):
-    for options, message in (
-        ({"engine": "joblib"}, "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'jobl"),
-        ({"engine": 7}, "got 7"),
-        ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
-        ({"engine": "processes", "workers": 0}, "workers must be a whole number of at least 1, got 0"),
-        ({"keep": "all"}, "keep must be 'rows' or 'summary', got 'all'"),
-        ({"keep": "summary", "grid": [5]}, "it needs keep='rows'"),
-    ):
-        with pytest.raises(InvalidInput) as refused:
-            cabai.simulate(paper_instance, "uniform", **options)
-        assert message in str(refused.value)
-
-
 def test_the_shell_refuses_what_does_not_go_together_and_a_scheduler_that_is_not_there():
     import dask
 
@@ -341,12 +327,3 @@ def test_the_shell_refuses_what_does_not_go_together_and_a_scheduler_that_is_not
         with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
             done = here("simulate", *HARD, *arguments)
         assert (done.returncode, message in done.stderr, done.stderr.count("\n")) == (code, True, 1)
-
-
-@pytest.mark.parametrize(("engine", "package"), [("dask", "distributed"), ("ray", "ray"), ("processes", "joblib")])
-def test_what_is_not_installed_is_told(paper_instance, monkeypatch, engine, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ModuleNotFoundError, match=rf'pip install "\.\[{engine}\]"'):
-        cabai.simulate(paper_instance, "uniform", engine=engine)

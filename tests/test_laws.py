@@ -12,6 +12,7 @@ from cabai.core.state import Record
 from cabai.families import Bounded
 from cabai.simulation.truth import open_streams, truth_of
 from cabai.support.validation import InvalidInput
+from studies import new
 
 SAMPLES = [[0.1, 0.4, 0.7], [0.5, 0.2], [0.9] * 70]
 
@@ -52,19 +53,14 @@ def test_what_is_drawn_has_the_mean_and_the_spread_asked_for(instance):
 
 
 def test_a_study_shows_a_range_in_the_units_of_its_rewards():
+    usual = {"arms": ["a", "b"], "family": "bounded(low=10, high=20)", "costs": [1, 1]}
     for direction, best in (("maximize", "a"), ("minimize", "b")):
-        study = cabai.create_study(
-            f"range {direction}", arms=["a", "b"], family="bounded(low=10, high=20)", epsilon=0.5, costs=[1, 1],
-            direction=direction, storage="memory",
-        )  # fmt: skip
-        status = study.run(lambda arm: 18 if arm == "a" else 13)
+        status = new(**usual, epsilon=0.5, direction=direction).run(lambda arm: 18 if arm == "a" else 13)
         assert status.decision == best
         assert [arm.mean for arm in status.arms] == pytest.approx([18, 13])
         assert all(10 <= arm.low <= arm.mean <= arm.high <= 20 for arm in status.arms)
         assert status.family == "bounded(low=10, high=20)"
-    study = cabai.create_study(
-        "out of range", arms=["a", "b"], family="bounded(low=10, high=20)", costs=[1, 1], storage="memory"
-    )
+    study = new(**usual)
     with pytest.raises(InvalidInput, match=r"reward must be in \[10, 20\] for the bounded family, got 21"):
         study.tell(study.ask(), reward=21)
 
@@ -103,9 +99,10 @@ def test_what_a_law_refuses(options, match):
 
 
 def test_what_samples_refuse():
-    with pytest.raises(InvalidInput, match=r"samples\[1\]\[0\] must be in \[0, 1\]"):
-        Instance.of_samples("bounded", [[0.5], [1.5]], [1, 1])
-    with pytest.raises(InvalidInput, match="samples are only for bounded rewards"):
-        Instance.of_samples("gaussian", [[0.5], [1.5]], [1, 1])
+    for family, message in (
+        ("bounded", r"samples\[1\]\[0\] must be in \[0, 1\]"), ("gaussian", "samples are only for bounded rewards"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=message):
+            Instance.of_samples(family, [[0.5], [1.5]], [1, 1])
     one, other = (Instance.of_samples("bounded", [[0.5, x], [0.5]], [1, 1]) for x in (0.1, 0.2))
     assert one != other

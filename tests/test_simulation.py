@@ -265,14 +265,25 @@ def test_more_trajectories_than_memory_holds_are_refused(paper_instance):
         cabai.simulate(paper_instance, "co", trajectories=10**8, grid=range(1, 1000), threshold="paper")
 
 
-@pytest.mark.parametrize("method", ["to_frame", "to_parquet"])
-def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, tmp_path, method):
-    runs = cabai.simulate(paper_instance, "co", trajectories=2, threshold="paper")
-    missing = "pandas" if method == "to_frame" else "pyarrow"
-    monkeypatch.setitem(sys.modules, missing, None)
-    how = 'in a clone of cabai, pip install ".[frames]"'
-    with pytest.raises(ModuleNotFoundError, match=re.escape(f"this needs {missing}, which is not installed: {how}")):
-        getattr(runs, method)(*([] if method == "to_frame" else [tmp_path / "runs.parquet"]))
+NEEDED = {
+    "pandas": ("frames", lambda runs: runs.to_frame()),
+    "pyarrow": ("frames", lambda runs: runs.to_parquet("runs.parquet")),
+    "distributed": ("dask", lambda runs: cabai.simulate(runs.instance, engine="dask")),
+    "ray": ("ray", lambda runs: cabai.simulate(runs.instance, engine="ray")),
+    "joblib": ("processes", lambda runs: cabai.simulate(runs.instance, engine="processes")),
+    "numba_cuda": ("cuda", lambda runs: cabai.simulate(runs.instance, engine="cuda")),
+}
+
+
+@pytest.mark.parametrize("package", NEEDED)
+def test_what_is_not_installed_is_told(paper_instance, monkeypatch, package):
+    runs, (extra, call) = cabai.simulate(paper_instance, trajectories=2), NEEDED[package]
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    how = rf'this needs {package}, which is not installed: in a clone of cabai, pip install "\.\[{extra}\]"'
+    with pytest.raises(ModuleNotFoundError, match=how):
+        call(runs)
 
 
 @pytest.mark.parametrize(
@@ -290,6 +301,12 @@ def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, 
         ({"policy": 7}, "policy must be a name or a policy, got 7"),
         ({"grid": [0]}, "grid must be a whole number of at least 1"),
         ({"instance": "G3"}, "simulate takes a cabai.Instance, got 'G3'"),
+        ({"engine": "joblib"}, "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'jobl"),
+        ({"engine": 7}, "got 7"),
+        ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
+        ({"engine": "processes", "workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        ({"keep": "all"}, "keep must be 'rows' or 'summary', got 'all'"),
+        ({"keep": "summary", "grid": [5]}, "it needs keep='rows'"),
     ],
 )
 def test_bad_input_is_refused_by_name(paper_instance, options, message):
