@@ -203,11 +203,6 @@ def log_evalue(
     return log_mixture(family, n_b, r_b, f_b, variance) + log_mixture(family, n_a, r_a, f_a, variance) - l0
 
 
-def beta_paper(t: int, delta: float, arms: int, alpha: float = 1.0, B: float | None = None) -> float:
-    """log(B t^alpha / delta), B = 2K at alpha = 1."""
-    return math.log(2.0 * arms if B is None else B) + alpha * math.log(t) - math.log(delta)
-
-
 def h(u: float) -> float:
     """u - log u."""
     return u - math.log(u)
@@ -241,12 +236,11 @@ def mixture_C_gaussian(x: float) -> float:
         inner = 2.0 * l_ - 2.0 * l_ * math.log(4.0 * l_) + math.log(zeta(2.0 * l_)) - math.log1p(-l_) / 2.0
         return (inner + x) / l_
 
-    points = [0.5 + 0.5 * (k + 1) / 2001 for k in range(2000)]  # strictly inside (1/2, 1); both ends are infinite
-    k = min(range(len(points)), key=lambda k: value(points[k]))
-    low = points[k - 1] if k > 0 else 0.5 + 1e-12
-    high = points[k + 1] if k + 1 < len(points) else 1.0 - 1e-15
-    found = minimize_scalar(value, bounds=(low, high), method="bounded", options={"xatol": 1e-12, "maxiter": 1000})
-    return min(float(found.fun), value(points[k]))
+    points = [0.5 + 0.5 * k / 2001 for k in range(1, 2001)]  # strictly inside (1/2, 1); both ends are infinite
+    near = min(points, key=value)
+    bounds = max(near - 1e-3, 0.5 + 1e-12), min(near + 1e-3, 1.0 - 1e-15)
+    found = minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 1e-12, "maxiter": 1000})
+    return min(float(found.fun), value(near))
 
 
 @cache
@@ -264,9 +258,10 @@ def beta_mixture_pairwise(n_a: int, n_b: int, delta: float, arms: int, family: s
 
 
 def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None) -> float:
-    """beta(t, delta) of a threshold that is a curve in t."""
+    """beta(t, delta) of a threshold that is a curve in t; for `paper`, log(B t^alpha / delta)."""
     if threshold == "paper":
-        return beta_paper(t, delta, arms, **(parameters or {}))
+        given = {"alpha": 1.0, "B": 2.0 * arms} | (parameters or {})
+        return math.log(given["B"]) + given["alpha"] * math.log(t) - math.log(delta)
     if threshold == "stylized":
         return math.log((1.0 + math.log(t)) / delta)
     if threshold == "kt":
@@ -275,43 +270,24 @@ def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameter
     return mixture_constant(family, delta, arms) + factor * math.log(start + math.log(t / 2.0))
 
 
-def _last_within(inside: Callable[[float], bool], start: float, end: float) -> float:
-    """Bisection down to neighbouring floats: where `inside` (true at start) stops being true on the way to `end`."""
-    if inside(end):
-        return end
-    while True:
-        middle = start + (end - start) / 2.0
-        if middle in (start, end):
-            return start
-        if inside(middle):
-            start = middle
-        else:
-            end = middle
-
-
-def upper_end(family: str, n: int, mean: float, level: float, variance: float = 1.0) -> float:
-    """The largest q with N d(mean, q) <= beta."""
+def interval_end(family: str, n: int, mean: float, level: float, variance: float = 1.0, *, upper: bool) -> float:
+    """The largest or smallest q with N d(mean, q) <= beta: by bisection, down to neighbouring floats."""
     if family == "gaussian":
-        return mean + math.sqrt(2.0 * variance * level / n)
+        return mean + (1 if upper else -1) * math.sqrt(2.0 * variance * level / n)
 
     def inside(q: float) -> bool:
         return n * divergence(family, mean, q, variance) <= level
 
-    if family in BERNOULLI_LIKE:
-        return _last_within(inside, mean, 1.0)
-    far = 2.0 * mean + 1.0
-    while inside(far):
-        far *= 2.0
-        if math.isinf(far):
-            return math.inf
-    return _last_within(inside, mean, far)
-
-
-def lower_end(family: str, n: int, mean: float, level: float, variance: float = 1.0) -> float:
-    """The smallest q with N d(mean, q) <= beta."""
-    if family == "gaussian":
-        return mean - math.sqrt(2.0 * variance * level / n)
-    return _last_within(lambda q: n * divergence(family, mean, q, variance) <= level, mean, 0.0)
+    last, end = mean, (1.0 if family in BERNOULLI_LIKE else 2.0 * mean + 1.0) if upper else 0.0
+    while inside(end):
+        if not upper or family in BERNOULLI_LIKE:
+            return end
+        end *= 2.0
+        if math.isinf(end):
+            return end
+    while (middle := last + (end - last) / 2.0) not in (last, end):
+        last, end = (middle, end) if inside(middle) else (last, middle)
+    return last
 
 
 def _leader(means: Sequence[float], among: Sequence[int] | None = None) -> int:
@@ -383,10 +359,10 @@ class Run:
         return self.d(self.means[b], x), self.d(self.means[a], x), x
 
     def upper(self, a: int, level: float) -> float:
-        return upper_end(self.family, self.N[a], self.means[a], level, self.variance)
+        return interval_end(self.family, self.N[a], self.means[a], level, self.variance, upper=True)
 
     def lower(self, a: int, level: float) -> float:
-        return lower_end(self.family, self.N[a], self.means[a], level, self.variance)
+        return interval_end(self.family, self.N[a], self.means[a], level, self.variance, upper=False)
 
     def log_evalue(self, b: int, a: int) -> float:
         N, R, F = self.N, self.R, self.F
@@ -677,7 +653,7 @@ def dkm(run):
     gains = []
     for a in range(K):
         level, at = math.log(run.t) / run.N[a], x if a in (b, j) else run.means[a]
-        ends = [end(run.family, 1, run.means[a], level, run.variance) for end in (upper_end, lower_end)]
+        ends = [end(a, math.log(run.t)) for end in (run.upper, run.lower)]
         found = [d for d in (run.d(q, at) for q in ends) if d < math.inf]
         gains.append(max([level, *found]) / c[a])
     # M(L - g) - M(L) with the largest exponent taken out
@@ -699,18 +675,13 @@ def ugape(run):
     return (J if paid[J] <= paid[other] else other), min(margin, near, apart)
 
 
-def spread(family: str, n: int, mean: float, variance: float) -> float:
-    """The largest variance at means q with N d(mean, q) <= 1."""
-    ends = [end(family, n, mean, 1.0, variance) for end in (lower_end, upper_end)]
-    of = {"gaussian": lambda q: variance, "poisson": lambda q: q, "exponential": lambda q: q * q}
-    return max(map(of.get(family, lambda q: q * (1 - q)), ends))
-
-
 def ocba(run):
     if min(run.N) < 5:
         return run.N.index(min(run.N)), math.inf
     b, c, means = run.best, run.costs, run.means
-    V = [spread(run.family, run.N[a], means[a], run.variance) for a in range(run.K)]
+    of = {"gaussian": lambda q: run.variance, "poisson": lambda q: q, "exponential": lambda q: q * q}
+    variance = of.get(run.family, lambda q: q * (1 - q))
+    V = [max(variance(end(a, 1.0)) for end in (run.lower, run.upper)) for a in range(run.K)]  # where N d <= 1
     r = {a: V[a] / max((means[b] - means[a]) ** 2, 1e-9 * V[a]) for a in run.rivals(b)}
     r[b] = math.sqrt(V[b] * sum(c[a] / c[b] * r[a] ** 2 / V[a] for a in run.rivals(b)))
     return _highest({a: run.t * r[a] / sum(r.values()) - run.N[a] for a in range(run.K)}, size=run.t)

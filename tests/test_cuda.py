@@ -100,29 +100,29 @@ def test_every_family_and_policy_has_a_kernel():
     assert tests == {"champion", "symmetric"}
 
 
+OTHERS = [
+    ("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
+    ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
+    ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "hedged"}),
+    ("bounded", {"threshold": "bets"}),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("family", "policy"),
-    [pytest.param(*each, marks=() if each in COMPILED else pytest.mark.slow) for each in EVERY],
+    ("family", "policy", "options"),
+    [
+        *(pytest.param(*each, {}, marks=() if each in COMPILED else pytest.mark.slow) for each in EVERY),
+        *(pytest.param(family, "top-two", options, marks=pytest.mark.slow) for family, options in OTHERS),
+    ],
 )
 @pytest.mark.usefixtures("no_gpu")
-def test_it_compiles_to_the_code_of_a_gpu(family, policy):
-    code = cuda.kernel_of(work_of(family, policy), cuda.Tuning())[0]
+def test_it_compiles_to_the_code_of_a_gpu(family, policy, options):
+    """Also other tests and costs, and with an epsilon; then with arms in global memory."""
+    tuning = cuda.Tuning(local=0) if options else cuda.Tuning()
+    code = cuda.kernel_of(work_of(family, policy, **options), tuning)[0]
     assert ".entry" in code
     assert ".target sm_90" in code
     assert " mul.f64" not in code  # rounded like on a CPU: no product is contracted with a sum
-
-
-@pytest.mark.parametrize(
-    ("family", "options"),
-    [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
-     ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
-     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "hedged"}),
-     ("bounded", {"threshold": "bets"})],
-)  # fmt: skip
-@pytest.mark.usefixtures("no_gpu")
-@pytest.mark.slow
-def test_other_tests_costs_and_an_epsilon_compile_too(family, options):
-    assert ".entry" in cuda.kernel_of(work_of(family, "top-two", **options), cuda.Tuning(local=0))[0]
 
 
 SIMULATED = """

@@ -41,14 +41,14 @@ def noiseless_cost(instance: Instance, policy: str, level: float) -> float:
     def z(a: int) -> float:
         return N[best] * reference.g(family, means[best], means[a], N[a] / N[best], variance)
 
-    def end(a: int) -> float:
-        return reference.upper_end(family, N[a], means[a], level, variance)
+    def end(a: int, upper: bool = True) -> float:
+        return reference.interval_end(family, N[a], means[a], level, variance, upper=upper)
 
     while True:
         rivals = [a for a in play if a != best]
         if policy == "d-lucb":
             rival = max(rivals, key=end)
-            if reference.lower_end(family, N[best], means[best], level, variance) > end(rival):
+            if end(best, upper=False) > end(rival):
                 break
             pulled = [best, rival]
         elif policy in ("co", "racing"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import re
@@ -141,20 +140,20 @@ def test_co_pays_its_arms_as_its_limit_says(name):
     assert (np.abs(paid.mean(axis=0) - limit) < 0.01 + 5 * error).all()
 
 
-def errata_page():
-    script = ROOT / "docs" / "theory" / "errata.py"
-    spec = importlib.util.spec_from_file_location("errata_page", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module, script.with_suffix(".md").read_text()
+@pytest.fixture
+def errata(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "theory"))
+    import errata
+
+    return errata
 
 
-def test_the_errata_page_has_every_statement_and_erratum_as_the_code_does():
-    module, page = errata_page()
+def test_the_errata_page_has_every_statement_and_erratum_as_the_code_does(errata):
+    page = Path(errata.__file__).with_suffix(".md").read_text()
     page = page.replace("\\*", "*").replace("\\|", "/").replace("±", " ± ")
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("|")]
     assert [row[:3] + row[4:] for row in rows[2:]] == [
-        [each.name, each.says, each.how, each.verdict, module.links(f"src/cabai/{each.code}", f"tests/{each.test}")]
+        [each.name, each.says, each.how, each.verdict, errata.links(f"src/cabai/{each.code}", f"tests/{each.test}")]
         for each in STATEMENTS
     ]
     lab = Lab()
@@ -165,9 +164,8 @@ def test_the_errata_page_has_every_statement_and_erratum_as_the_code_does():
 
 
 @pytest.mark.slow
-def test_the_errata_page_is_what_the_code_shows():
-    module, page = errata_page()
-    assert page == module.page()
+def test_the_errata_page_is_what_the_code_shows(errata):
+    assert Path(errata.__file__).with_suffix(".md").read_text() == errata.page()
 
 
 def test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path, monkeypatch):
