@@ -75,21 +75,13 @@ def g(family: str, best: float, other: float, x: float, variance: float = 1.0) -
 
 def _root_of_increasing(f: Callable[[float], float], start: float, ceiling: float = math.inf) -> float:
     """The root of an increasing function of a real, looked for outwards from `start`, not beyond `ceiling`."""
-    at_start = f(start)
-    if at_start == 0.0 or (at_start < 0.0 and start >= ceiling):
-        return start
-    width = 1.0
-    low = high = start
-    if at_start < 0.0:
-        while f(high) < 0.0:
-            low, high, width = high, min(high + width, ceiling), 2.0 * width
-            if low == high:
-                return high
-    else:
-        while f(low) > 0.0:
-            low, high, width = low - width, low, 2.0 * width
-            if low < -700.0:
-                raise ArithmeticError("no root found")
+    low, high, width = start, start, 1.0
+    while f(high) < 0.0:
+        if high >= ceiling:
+            return high
+        low, high, width = high, min(high + width, ceiling), 2.0 * width
+    while f(low) > 0.0:
+        low, high, width = low - width, low, 2.0 * width
     return brentq(f, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
 
 
@@ -372,7 +364,9 @@ class Run:
         return evidence(self.family, self.N[b], self.R[b], self.N[a], self.R[a], self.variance)
 
     def beta(self, b: int | None = None, a: int | None = None) -> float:
-        """What evidence has to exceed; with the pairwise mixture, that of one pair."""
+        """What evidence has to exceed: a level, or that of a threshold; with the pairwise mixture, that of one pair."""
+        if isinstance(self.threshold, int):
+            return self.threshold
         if b is not None and self.threshold == "mixture" and self.parameters.get("pairwise", True):
             return beta_mixture_pairwise(self.N[b], self.N[a], self.delta, self.K, self.family)
         return beta(self.threshold, self.t, self.delta, self.K, self.family, self.parameters)
@@ -435,12 +429,13 @@ def track(run: Run, w: list[float], cost_blind: bool = False) -> tuple[int, floa
     return _highest({a: J * sums[a] / sum(sums) - paid[a] for a in range(run.K)}, size=J)
 
 
-def ctas(run: Run, tracking="deficit", exploration=1.0, slack=0.0, cost_blind=False) -> tuple[int, float]:
-    """With sums, the projection of w on {w >= ε} in the largest norm, by bisection."""
+def ctas(run: Run, tracking="deficit", exploration=1.0, slack=0.0, cost_blind=False, w=None) -> tuple[int, float]:
+    """Of the optimal shares, or of those given. With sums, their projection on {w >= ε} in the largest norm, by
+    bisection."""
     paid = [float(n) for n in run.N] if cost_blind else run.C
     if tracking != "sums" and min(run.N) < exploration * math.sqrt(run.t) - slack * run.K:
         return run.N.index(min(run.N)), math.inf
-    w = shares(run.family, run.means, [c / n for c, n in zip(paid, run.N, strict=True)], run.variance)
+    w = w or shares(run.family, run.means, [c / n for c, n in zip(paid, run.N, strict=True)], run.variance)
     if tracking == "deficit":
         return _highest({a: sum(paid) * w[a] - paid[a] for a in range(run.K)}, sum(paid))
     if tracking == "ratio":

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import reference
 from cabai import Instance, Statistics, simulate
 from cabai.core.goal import Cheapest, by_cost, right_answers
 from cabai.core.setup import Setup
@@ -129,20 +130,17 @@ def test_what_bets_show_is_never_above_a_scan_of_all_pairs_of_stakes():
     check_never_above(found, exact, share=0.9, slack=1e-9)
 
 
-class Plain:
+class Plain(reference.Run):
     """The policy for gaussian rewards of variance 1, from the sums of what was observed."""
 
-    def __init__(self, setup, running, epsilon, margin, seed):
+    def __init__(self, setup, running, epsilon, margin, seed, draw):
+        super().__init__("gaussian", 1.0, len(running), "contrast", 0.1, draw)
         self.setup, self.running, self.epsilon, self.margin = setup, running, epsilon, margin
-        self.pulls, self.sums, self.costs = ([0.0] * len(running) for _ in range(3))
         self.excluded, self.cleared, self.stream = set(), {}, np.array([(first_coin(seed),)], [("stream", "u8")])
-
-    def mean(self, a):
-        return self.sums[a] / self.pulls[a]
 
     def parts(self, b, a, shift):
         """What each arm adds to the evidence that b is better than a less the shift."""
-        n_b, n_a, gap = self.pulls[b], self.pulls[a], self.mean(b) - self.mean(a) + shift
+        n_b, n_a, gap = self.N[b], self.N[a], self.means[b] - self.means[a] + shift
         if gap <= 0:
             return 0.0, 0.0
         return n_b * (gap * n_a / (n_a + n_b)) ** 2 / 2, n_a * (gap * n_b / (n_a + n_b)) ** 2 / 2
@@ -150,7 +148,7 @@ class Plain:
     def is_shown(self, b, a, shift):
         arms = self.setup.start()[0][:2]
         for arm, i in zip(arms, (b, a), strict=True):
-            arm["tested"], arm["tested_mean"] = self.pulls[i], self.mean(i)
+            arm["tested"], arm["tested_mean"] = self.N[i], self.means[i]
         with np.errstate(all="ignore"):
             return bool(
                 self.setup.bound(is_shown)(Record(self.setup.rules), 0, Record(arms[0]), Record(arms[1]), shift)
@@ -170,14 +168,13 @@ class Plain:
         return decided(good, [a in self.excluded for a in arms], self.running)
 
     def choose(self):
-        arms, order = range(len(self.running)), by_cost(self.running)
-        least = min(arms, key=lambda a: self.costs[a] * self.pulls[a])
-        spent = functools.reduce(operator.add, self.costs)  # not `sum`, which rounds better from Python 3.12 on
-        if self.costs[least] * self.pulls[least] < spent / 16:
+        arms, order, means, leader = range(self.K), by_cost(self.running), self.means, self.best
+        least = min(arms, key=lambda a: self.C[a] * self.N[a])
+        spent = functools.reduce(operator.add, self.C)  # not `sum`, which rounds better from Python 3.12 on
+        if self.C[least] * self.N[least] < spent / 16:
             return least
-        top = max(map(self.mean, arms))
-        leader = next(a for a in arms if self.mean(a) == top)
-        good = [a for a in arms if self.mean(a) >= top - (self.epsilon + self.margin) / 2 and a not in self.excluded]
+        enough = means[leader] - (self.epsilon + self.margin) / 2
+        good = [a for a in arms if means[a] >= enough and a not in self.excluded]
         answer = next(a for a in order if a in good or a == leader)
         candidate = next(a for a in order if a not in self.excluded)
         pairs = []
@@ -188,9 +185,9 @@ class Plain:
                 pairs.append((self.witness(a, leader), a, -self.margin))
         b, a, shift = min(pairs, key=lambda pair: sum(self.parts(*pair)))
         part_b, part_a = self.parts(b, a, shift)
-        per_b, per_a = part_b * self.pulls[b] / self.costs[b], part_a * self.pulls[a] / self.costs[a]
+        per_b, per_a = part_b * self.N[b] / self.C[b], part_a * self.N[a] / self.C[a]
         if min(per_b, per_a) <= 0:
-            per_b, per_a = self.pulls[a] * self.pulls[b] / self.costs[b], self.pulls[b] * self.pulls[a] / self.costs[a]
+            per_b, per_a = self.N[a] * self.N[b] / self.C[b], self.N[b] * self.N[a] / self.C[a]
         with np.errstate(over="ignore"):
             return b if uniform(Record(self.stream[0])) * (per_b + per_a) < per_b else a
 
@@ -198,10 +195,10 @@ class Plain:
         """Who is shown better than a for the least cost."""
         found = {}
         for j in range(len(self.running)):
-            gap = self.mean(j) - self.mean(a) - self.margin
+            gap = self.means[j] - self.means[a] - self.margin
             if j != a and gap > 0:
                 missing = max(float(self.setup.rules["level"]) + 2 - sum(self.parts(j, a, -self.margin)), 0.1)
-                roots = [math.sqrt(self.costs[i] / self.pulls[i]) for i in (j, a)]
+                roots = [math.sqrt(self.C[i] / self.N[i]) for i in (j, a)]
                 found[j] = missing * (sum(roots) / gap) ** 2
         return min(found, key=found.__getitem__, default=leader)
 
@@ -217,17 +214,10 @@ def test_the_policy_makes_the_pulls_of_a_plain_one(seed):
     expected = [*range(4), *np.diff(runs.path[0][: runs.steps[0] - 3], axis=0).argmax(axis=1).tolist()]
     goal = Cheapest(slack, tuple(running))
     setup = Setup(instance.family, Contrast(), policy_of("cheapest"), arms=4, delta=0.1, epsilon=epsilon, goal=goal)
-    plain, draw = Plain(setup, running, epsilon, epsilon - slack, seed), drawer(instance, seed, 0)
-    pulled, answer = [], None
-    while answer is None and len(pulled) < most:
-        a = len(pulled) if len(pulled) < 4 else plain.choose()
-        pulled.append(a)
-        reward, cost = draw(a)
-        plain.pulls[a] += 1
-        plain.sums[a] += reward
-        plain.costs[a] += cost
-        answer = plain.answer() if len(pulled) >= 4 else None
-    assert pulled == expected
+    plain = Plain(setup, running, epsilon, epsilon - slack, seed, drawer(instance, seed, 0))
+    while (answer := plain.answer()) is None and plain.t < most:
+        plain.pull(plain.choose())
+    assert plain.order == expected
     assert (-1 if answer is None else answer) == runs.decisions[0]
 
 

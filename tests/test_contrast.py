@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-import cabai
+import pairs
 from cabai import Statistics
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
@@ -21,29 +21,15 @@ from cabai.families import Bounded, Gaussian, family_of, mirror_image
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import Bets, Contrast, bets, contrast, tilts
 from cabai.thresholds.bets import FLAT, KEPT, LEANING, STAKE
-from pairs import (
-    FAMILIES,
-    check_extremes,
-    check_never_above,
-    check_quick_look,
-    least_log_e,
-    least_log_e_of_bets,
-    log_e,
-    log_e_of,
-    mirrored_pair,
-    pair_of,
-    put,
-    setup_of,
-    some_pair,
-    weights,
-    weights_of_bets,
-)
+from folding import Play
+from pairs import FAMILIES, log_e_of, mirrored_pair, pair_of, setup_of
+from studies import new
 
 
 def test_the_weights_are_a_probability_and_ranges_of_means_leave_none_out():
     for family in FAMILIES:
         for m in (0.5, 1.0, 30.0, 1e3, 1e15) if family == "poisson" else (0.5,):
-            _, joint = weights(family_of(family), m)
+            _, joint = pairs.weights(family_of(family), m)
             assert joint.min() >= 0
             assert joint.sum() == pytest.approx(1, abs=1e-12)
             assert (joint == joint.T).all()
@@ -52,7 +38,7 @@ def test_the_weights_are_a_probability_and_ranges_of_means_leave_none_out():
         assert (found[0][0], found[-1][1]) == kind.mean_range
         assert [high for _, high, _ in found[:-1]] == [low for low, _, _ in found[1:]]
     kind = family_of("poisson")
-    joint = [weights(kind, low)[1] for low, _, _ in kind.tilt_ranges]
+    joint = [pairs.weights(kind, low)[1] for low, _, _ in kind.tilt_ranges]
     for k, own in enumerate(joint):
         least = min(float((other / own).min()) for other in joint)
         assert math.exp(tilts.ranges(kind)[0][k, tilts.LOG_LEAST]) == pytest.approx(least, rel=1e-9)
@@ -67,10 +53,10 @@ def test_the_least_e_is_never_above_a_scan_of_all_pairs_of_tilts(family, epsilon
     setup = setup_of(family, Contrast, epsilon=epsilon, mirrored=mirrored)
     weighed_at = epsilon if mirrored and not kind.is_symmetric else 0.0  # the m of the arm that is to win
     for _ in range(13):
-        pair = some_pair(rng, kind, 10**7, largest=10**7)
-        exact.append(least_log_e(kind, *pair, epsilon, weighed_at))
+        pair = pairs.some_pair(rng, kind, 10**7, largest=10**7)
+        exact.append(pairs.least_log_e(kind, *pair, epsilon, weighed_at))
         found.append(log_e_of(setup, *pair_of(setup, *(mirrored_pair(kind, *pair) if mirrored else pair))))
-    check_never_above(found, exact, share=10 / 13)
+    pairs.check_never_above(found, exact, share=10 / 13)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -85,16 +71,17 @@ def test_where_two_ranges_of_means_meet_neither_is_forgotten(mirrored):
         gap = math.sqrt(2 * rng.uniform(3, 20) * m * (1 / n_b + 1 / n_a))
         pair = (n_b, n_a), (m + gap * n_a / (n_a + n_b), max(m - gap * n_b / (n_a + n_b), 0.0))
         scan = [*np.linspace(m - 6 * gap, m + 6 * gap, 400), *ends, *np.nextafter(ends, 0)]
-        exact.append(min(log_e(kind, *pair, x) for x in scan if x > 0))
+        exact.append(min(pairs.log_e(kind, *pair, x) for x in scan if x > 0))
         found.append(log_e_of(setup, *pair_of(setup, *(mirrored_pair(kind, *pair) if mirrored else pair))))
-    check_never_above(found, exact, share=0.9, within=0.1, slack=1e-9)
+    pairs.check_never_above(found, exact, share=0.9, within=0.1, slack=1e-9)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_a_quick_look_refuses_is_not_beaten(family):
     rng, setup = np.random.default_rng(4), setup_of(family, Contrast)
-    pairs = (some_pair(rng, family_of(family), 10**5) for _ in range(400))
-    check_quick_look(setup, (pair_of(setup, *each) for each in pairs if each[1][0] > each[1][1]), beaten=100, refused=2)
+    states = (pairs.some_pair(rng, family_of(family), 10**5) for _ in range(400))
+    states = (pair_of(setup, *each) for each in states if each[1][0] > each[1][1])
+    pairs.check_quick_look(setup, states, beaten=100, refused=2)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -195,7 +182,7 @@ def bets_pair(setup, pair, up=0.0):
 
 
 def test_the_weights_of_bets_are_a_probability_and_what_is_kept_is_what_the_formula_needs():
-    _, joint = weights_of_bets()
+    _, joint = pairs.weights_of_bets()
     assert joint.min() >= 0
     assert joint.sum() == pytest.approx(1, abs=1e-12)
     setup, rng = bets_of(), np.random.default_rng(3)
@@ -222,8 +209,8 @@ def test_the_least_e_of_bets_is_never_above_a_search_of_all_pairs_of_stakes(epsi
         b, a = bets_pair(setup, pair, up=1.0)
         if b.mean > a.mean - epsilon:
             found.append(log_e_of(setup, b, a))
-            exact.append(least_log_e_of_bets(pair, epsilon))
-    check_never_above(found, exact, share=0.93)
+            exact.append(pairs.least_log_e_of_bets(pair, epsilon))
+    pairs.check_never_above(found, exact, share=0.93)
 
 
 def test_what_a_quick_look_at_bets_refuses_is_not_beaten():
@@ -238,7 +225,7 @@ def test_what_a_quick_look_at_bets_refuses_is_not_beaten():
             pair = [([low, 1.0], [k - (ones := round(min(max(m + side * gap / 2, 0), 1) * k)), ones])
                     for k, side in zip(n, (1, -1), strict=True)]  # fmt: skip
         states.append(bets_pair(setup, pair))
-    check_quick_look(setup, states, beaten=75, refused=1)
+    pairs.check_quick_look(setup, states, beaten=75, refused=1)
 
 
 @pytest.mark.parametrize(("b", "a", "n"), [
@@ -306,11 +293,8 @@ def test_sums_need_squares_but_of_zeros_and_ones_and_bets_need_a_range():
 
 def test_choosing_leaves_the_costs_as_they_are():
     """ctas solves for its shares with other costs; put back by a division, they differed in their last digit."""
-    from folding import Play
-
     chance = random.Random(0)
-    study = cabai.create_study("ctas, bets", arms=["a", "b", "c"], family="bounded", policy="ctas", storage="memory")
-    play = Play(study.settings)
+    play = Play(new(family="bounded", policy="ctas").settings)
     for _ in range(60):
         arm = play.choose([0, 0, 0])
         assert play.arms["cost"].tolist() == (play.arms["costs"] / np.maximum(play.arms["pulls"], 1)).tolist()
@@ -320,10 +304,8 @@ def test_choosing_leaves_the_costs_as_they_are():
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 def test_the_interval_of_an_arm_with_bets_is_what_its_bets_do_not_refute(direction):
     """Against products over the rewards themselves, on a grid of means; for K = 3 arms and both ends."""
-    rng, study = np.random.default_rng(3), cabai.create_study(
-        f"one arm {direction}", arms=["a", "b", "c"], family="bounded(low=-1, high=3)", policy="uniform",
-        direction=direction, delta=0.1, costs=[1, 1, 1], storage="memory",
-    )  # fmt: skip
+    rng, family = np.random.default_rng(3), "bounded(low=-1, high=3)"
+    study = new(family=family, policy="uniform", direction=direction, delta=0.1, costs=[1, 1, 1])
     told = {arm: [] for arm in study.arms}
     for _ in range(90):
         pull = study.ask()
@@ -380,5 +362,5 @@ def test_extremes_do_no_harm(name, mirrored, epsilon):
         else:
             arms = setup.start()[0]
             for arm, count, mean in zip(arms, n, means, strict=True):
-                put(arm, int(count), mean)
-        check_extremes(setup, arms, epsilon)
+                pairs.put(arm, int(count), mean)
+        pairs.check_extremes(setup, arms, epsilon)

@@ -23,6 +23,7 @@ from cabai.policies import policy_of
 from cabai.simulation.work import Work
 from cabai.support.specialise import apart, called_apart
 from cabai.thresholds import threshold_of
+from conftest import differing
 from shell import here
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
@@ -372,15 +373,6 @@ def test_no_kernel_knows_of_gpus_and_the_engine_stays_small():
 on_a_gpu = pytest.mark.skipif(not has_gpu(), reason="this machine has no NVIDIA GPU")
 
 
-def check_same(a: cabai.results.Runs, b: cabai.results.Runs, most: float) -> None:
-    """All but a share of the trajectories are the same to the bit."""
-    differ = np.zeros(len(a.costs), bool)
-    for name in ("decisions", "costs", "steps", "pulls", "path"):
-        one, other = getattr(a, name), getattr(b, name)
-        differ |= (one != other).reshape(len(differ), -1).any(axis=1)
-    assert differ.mean() <= most, differ.sum()
-
-
 @on_a_gpu
 @pytest.mark.parametrize(("family", "policy"), [each for each in EVERY if each[1] in POLICIES])
 def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
@@ -390,11 +382,11 @@ def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
     for a, b in zip(
         *(cabai.simulate(instance, policy, engine=each, **options) for each in (None, "cuda")), strict=True
     ):
-        check_same(a, b, most=0.0 if family.startswith("gaussian") else 0.01)
+        assert differing(a, b) <= (0.0 if family.startswith("gaussian") else 0.01)
     for arms in (2, 30, 300) if (family, policy) == ("gaussian", "top-two") else ():
         instance = cabai.Instance("gaussian", [3, *[0] * (arms - 1)], [1] * arms)
         some = {"delta": 0.05, "trajectories": 500, "epsilon": 0.5}
-        check_same(*(cabai.simulate(instance, engine=each, **some) for each in (None, "cuda")), most=0.0)
+        assert differing(*(cabai.simulate(instance, engine=each, **some) for each in (None, "cuda"))) == 0
 
 
 @on_a_gpu

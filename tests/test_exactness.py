@@ -15,7 +15,7 @@ from cabai.policies.top_two import find_challenger
 from cabai.support.streams import normal, uniform
 from cabai.thresholds import threshold_of
 from combinations import covering
-from conftest import coin_stream, drawer, variance_of
+from conftest import drawer, opened, variance_of
 from reference import run as reference_run
 
 MEANS = {
@@ -91,7 +91,7 @@ def compare(
     path = np.vstack([np.zeros((1, K), int), runs.path[1][: runs.steps[1]]])
     pulled = np.diff(path[K:], axis=0).argmax(axis=1).tolist()
     name, stream = policy.partition("(")[0], np.zeros(1, [("stream", "u8")])
-    stream["stream"] = coin_stream(instance, seed, 1)
+    stream["stream"] = opened(instance, seed, 1)[1]
     expected = reference_run(
         name, instance.family.name, variance_of(instance.family), K, threshold.partition("(")[0], delta,
         drawer(instance, seed, 1), parameters_of(threshold), max_pulls=MOST, budget=budget or np.inf,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import random
@@ -17,10 +16,10 @@ from cabai.planning.bills import Bills
 from conftest import drawer
 from shell import here
 from storages import BOTH
+from studies import new
 
 TWO = {"family": "bernoulli", "means": ["0.7..0.9", "0.4..0.6"], "costs": [1, 0.5]}
 THREE = {"family": "bernoulli", "means": ["0.6..0.75", "0.3..0.55", "0.05..0.1"], "costs": [1, 0.5, 0.2]}
-NAMES = itertools.count()
 SLOW = pytest.mark.slow
 
 
@@ -43,9 +42,7 @@ def test_a_plan_pays_what_a_study_pays_that_sees_the_same_rewards(family, direct
     planned = cabai.plan(family=family, means=means, costs=costs, direction=direction, draws=20, worth=False, seed=3)
     mirrored = direction == "minimize" and cabai.families.family_of(family).is_symmetric
     draw = drawer(cabai.Instance(family, [sign * mean for mean in means] if mirrored else means, costs), 3, 0)
-    study = cabai.create_study(
-        f"plan {next(NAMES)}", arms=["a", "b", "c"], family=family, direction=direction, seed=3, storage="memory"
-    )
+    study = new(policy="top-two", family=family, direction=direction, seed=3)
 
     def test(arm: str) -> tuple[float, float]:
         reward, cost = draw("abc".index(arm))
@@ -288,7 +285,7 @@ def test_a_stored_study_is_planned_again_from_what_it_has_seen(url):
 
 
 def test_arms_that_were_dropped_are_not_planned_and_a_race_is_planned_again():
-    study = cabai.create_study("fewer", arms=["a", "b", "c"], family="bernoulli", costs=[1, 2, 3], storage="memory")
+    study = new(costs=[1, 2, 3], policy="top-two")
     study.tell_many([{"pull": pull, "reward": i % 2} for i, pull in enumerate(study.ask(9))])
     study.drop("b")
     found = cabai.plan(study, budget=40, draws=20, worth=False)
@@ -422,10 +419,8 @@ def test_studies_pay_what_was_planned(studies, least, most, family, ranges, cost
     reward = {"bernoulli": lambda mean: float(draw.random() < mean)}.get(family, draw.normal)
     for _ in range(studies):
         means = [draw.uniform(*each) for each in ranges]
-        study = cabai.create_study(
-            f"plan {next(NAMES)}", arms=[str(a) for a in range(len(means))], family=family, storage="memory",
-            seed=int(draw.integers(2**62)),
-        )  # fmt: skip
+        arms = [str(a) for a in range(len(means))]
+        study = new(policy="top-two", arms=arms, family=family, seed=int(draw.integers(2**62)))
         paid = study.run(lambda arm, means=means: (reward(means[int(arm)]), costs[int(arm)])).spent
         cabai.delete_study(study.name, storage="memory")
         inside += low <= paid <= high

@@ -85,8 +85,7 @@ def test_cost_falls_towards_the_bound_as_delta_falls(report):
 def test_same_seed_same_report(tmp_path):
     for name in ("a", "b"):
         reproduce("table1", quick=True, out=tmp_path / name)
-    read = [(tmp_path / name / "data" / "table1.parquet").read_bytes() for name in ("a", "b")]
-    assert read[0] == read[1]
+    assert len({path.read_bytes() for path in tmp_path.glob("*/data/table1.parquet")}) == 1
 
 
 def test_bad_input_is_refused(tmp_path):
@@ -214,14 +213,10 @@ def test_costs_agree_with_the_prototypes(name, delta, trajectories, costs):
 
 
 @SLOW
-def test_co_is_cheaper_where_the_best_arm_is_and_delta_is_large(frames):
-    """200 trajectories, on the same rewards."""
+def test_where_co_is_cheaper_and_that_leading_by_the_best_mean_has_a_heavy_tail(frames):
+    """200 trajectories, on the same rewards: where the best arm is cheap and delta is large."""
     rows = frames["known"][frames["known"]["instance"] == "G3r"].set_index("delta")
     assert rows["over_co"][0.1] - 3 * rows["error_co"][0.1] > 1
-
-
-@SLOW
-def test_leading_by_the_best_mean_has_a_heavy_tail(frames):
     largest = frames["tails"].set_index("leader")["largest"].astype(float)
     assert largest["best mean"] > 5 * largest["largest upper end"]
 
