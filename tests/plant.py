@@ -55,7 +55,7 @@ FAULTS = [Fault(*each) for each in [
      "return mean - math.sqrt(rules.variance * level)",
      "test_families::test_interval_ends_are_where_the_divergence_is_the_level"),
     ("families/gaussian.py", "return arm.mean + arm.spread * normal(arm)", "return arm.mean + normal(arm)",
-     "test_sampling::test_rewards_follow_their_law[gaussian-0.0]"),
+     "test_sampling::test_rewards_follow_their_law[gaussian(variance=0.04)--3.0]"),
     ("families/gaussian.py", "(2.0 * rules.variance * (n_a + n_b))", "(rules.variance * (n_a + n_b))",
      "test_evidence::test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls"),
     ("families/gaussian.py", "leader.pulls * (leader.cost / challenger.cost)",

@@ -242,15 +242,12 @@ def mixture_constant(family: str, delta: float, arms: int) -> float:
     return 2.0 * mixture_C_gaussian(x) if family == "gaussian" else 2.0 * mixture_T(x)
 
 
-def beta_mixture_pairwise(n_a: int, n_b: int, delta: float, arms: int, family: str) -> float:
-    """The form for one pair, in place of t the pulls of its two arms."""
-    factor, start = (2.0, 4.0) if family == "gaussian" else (3.0, 1.0)
-    of_pulls = sum(math.log(start + math.log(n)) for n in (n_a, n_b))
-    return mixture_constant(family, delta, arms) + factor * of_pulls
-
-
-def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None) -> float:
-    """beta(t, delta) of a threshold that is a curve in t; for `paper`, log(B t^alpha / delta)."""
+def beta(
+    threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None,
+    pair: tuple[float, float] | None = None,
+) -> float:  # fmt: skip
+    """beta(t, delta) of a threshold that is a curve in t; for `paper`, log(B t^alpha / delta). The mixture also has a
+    form for one pair, of the pulls of its two arms."""
     if threshold == "paper":
         given = {"alpha": 1.0, "B": 2.0 * arms} | (parameters or {})
         return math.log(given["B"]) + given["alpha"] * math.log(t) - math.log(delta)
@@ -258,8 +255,9 @@ def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameter
         return math.log((1.0 + math.log(t)) / delta)
     if threshold == "kt":
         return math.log(2.0 * t * (arms - 1)) - math.log(delta)
-    factor, start = (4.0, 4.0) if family == "gaussian" else (6.0, 1.0)
-    return mixture_constant(family, delta, arms) + factor * math.log(start + math.log(t / 2.0))
+    factor, start = (2.0, 4.0) if family == "gaussian" else (3.0, 1.0)
+    of_pulls = sum(math.log(start + math.log(n)) for n in pair or (t / 2, t / 2))
+    return mixture_constant(family, delta, arms) + factor * of_pulls
 
 
 def interval_end(family: str, n: int, mean: float, level: float, variance: float = 1.0, *, upper: bool) -> float:
@@ -368,7 +366,7 @@ class Run:
         if isinstance(self.threshold, int):
             return self.threshold
         if b is not None and self.threshold == "mixture" and self.parameters.get("pairwise", True):
-            return beta_mixture_pairwise(self.N[b], self.N[a], self.delta, self.K, self.family)
+            return beta("mixture", self.t, self.delta, self.K, self.family, pair=(self.N[b], self.N[a]))
         return beta(self.threshold, self.t, self.delta, self.K, self.family, self.parameters)
 
     def beats(self, b: int, a: int) -> bool:

@@ -34,23 +34,22 @@ CLUSTERS = [pytest.param(each, marks=pytest.mark.slow) for each in ("dask", "ray
 ENGINES = ["processes", *CLUSTERS]
 
 
+def dask_cluster(processes: bool):
+    """A client of a Dask cluster of two workers, of one thread each."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "set_as_default": False}
+    with distributed.Client(processes=processes, **options) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def dask():
-    """A client of a Dask cluster of two worker processes, of one thread each."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+    yield from dask_cluster(processes=True)
 
 
 @pytest.fixture
 def dask_here():
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "set_as_default": False}
-    with distributed.Client(processes=False, **options) as client:
-        yield client
+    yield from dask_cluster(processes=False)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +82,6 @@ def own(monkeypatch):
     return Geometric(), HalfLog(extra=0.5), thompson
 
 
-def check_same_sums(a: cabai.results.Totals, b: cabai.results.Totals) -> None:
-    """To the bit: pickles of the same numbers are the same."""
-    assert pickle.dumps(vars(a.sums)) == pickle.dumps(vars(b.sums))
-
-
 @pytest.mark.parametrize("engine", ["dask here", *ENGINES], indirect=True)
 def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own, monkeypatch):
     family, threshold, policy = own
@@ -102,7 +96,7 @@ def test_an_engine_gives_what_threads_give_also_for_what_is_ones_own(engine, own
             assert differing(a, b) == 0
         there = cabai.simulate(instance, policy, keep="summary", engine=place, **options)
     for a, b in zip(short, there, strict=True):
-        check_same_sums(a, b)
+        assert pickle.dumps(vars(a.sums)) == pickle.dumps(vars(b.sums))  # to the bit
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
@@ -111,24 +105,19 @@ def test_compare_calibrate_bench_and_reproduce_take_an_engine(engine, paper_inst
     from cabai.bench import bench
     from cabai.paper import reproduce
 
-    options = {"delta": 0.1, "trajectories": 60}
-    for keep in ("rows", "summary"):
-        seen: list[int] = []
-        pair = [
-            cabai.compare(paper_instance, ["co", "ctas"], keep=keep, engine=each, progress=seen.append, **options)
-            for each in (None, engine)
-        ]
-        assert repr(pair[0]) == repr(pair[1])
-        assert seen[-1] == 120
-    certificates = [
-        cabai.calibrate("gaussian", [1, 1], "racing", delta=0.2, max_pulls=20, trajectories=300, engine=each)
-        for each in (None, engine)
-    ]
-    assert certificates[0].searched == certificates[1].searched
-    benches = [bench(["menard19"], ["co"], trajectories=10, engine=each).rows for each in (None, engine)]
-    assert [row["mean_cost"] for row in benches[0]] == [row["mean_cost"] for row in benches[1]]
-    tables = [reproduce("table1", trajectories=20, engine=each)[0][0].tables for each in (None, engine)]
-    assert tables[0][0].rows == tables[1][0].rows
+    seen: list[int] = []
+
+    def found(engine):
+        for keep in ("rows", "summary"):
+            options = {"delta": 0.1, "trajectories": 60, "progress": seen.append}
+            yield repr(cabai.compare(paper_instance, ["co", "ctas"], keep=keep, engine=engine, **options))
+            assert seen[-1] == 120
+        options = {"delta": 0.2, "max_pulls": 20, "trajectories": 300}
+        yield cabai.calibrate("gaussian", [1, 1], "racing", engine=engine, **options).searched
+        yield [row["mean_cost"] for row in bench(["menard19"], ["co"], trajectories=10, engine=engine).rows]
+        yield reproduce("table1", trajectories=20, engine=engine)[0][0].tables[0].rows
+
+    assert list(found(None)) == list(found(engine))
 
 
 @pytest.mark.slow

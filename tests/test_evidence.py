@@ -24,43 +24,26 @@ FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "pois
 WHOLE = ("bernoulli", "poisson")  # families whose sums of rewards are whole numbers
 
 
-def exact_evidence(family, n_a, r_a, n_b, r_b):
-    """Z of arm a over arm b in 80 digits, with the sign of mean_a - mean_b, and how far rounding each mean may move it.
-
-    Z = L(a) + L(b) - L(both), L the largest log likelihood of some data; its derivative in mean_a is
-    N_a (eta(mean_a) - eta(m)), eta the natural parameter. A mean R/N is the nearest float of the quotient.
-    """
-    kind = family_of(family)
-    with mp.workdps(80):
-        n_a, r_a, n_b, r_b, v = (mpf(float(x)) for x in (n_a, r_a, n_b, r_b, variance_of(kind)))
-
-        def largest(n, r):
-            return reference.log_largest_likelihood(kind.name, n, r, v)
-
-        def eta(mean):
-            if kind.name == "gaussian":
-                return mean / v
-            if kind.name == "poisson":
-                return mp.log(mean)
-            if kind.name == "exponential":
-                return -1 / mean
-            return mp.log(mean / (1 - mean))
-
-        z = largest(n_a, r_a) + largest(n_b, r_b) - largest(n_a + n_b, r_a + r_b)
-        rounding = mpf(0)
-        for n, r in ((n_a, r_a), (n_b, r_b)):
-            moved = mpf(float(r) / float(n)) - r / n
-            if moved != 0 and z != 0:
-                rounding += abs(moved) * n * abs(eta(r / n) - eta((r_a + r_b) / (n_a + n_b)))
-        return mp.sign(r_a / n_a - r_b / n_b) * z, rounding
+def exact_evidence(name, arms, variance=1.0):
+    """Z of two arms, of their pulls and means, in 250 digits: L(b) + L(a) - L(both), L the largest log likelihood of
+    some data."""
+    with mp.workdps(250):
+        sums = [(mpf(int(n)), int(n) * mpf(float(mean))) for n, mean in arms]
+        sums.append(tuple(map(sum, zip(*sums, strict=True))))
+        of_b, of_a, of_both = (reference.log_largest_likelihood(name, *each, mpf(float(variance))) for each in sums)
+        return of_b + of_a - of_both
 
 
 def assert_exact(family, pulls, rewards):
-    """The evidence agrees with exact arithmetic but for the rounding of the two means, and that of logarithms."""
-    found = evidence(Statistics(family, pulls, rewards)).pairwise[0, 1]
-    exact, rounding = exact_evidence(family, pulls[0], rewards[0], pulls[1], rewards[1])
-    allowed = (1e-15 if "gaussian" in family else 1e-11) * abs(exact) + 2 * rounding
-    assert abs(mpf(float(found)) - exact) <= allowed, (family, pulls, rewards, float(found), float(exact))
+    """The evidence of means, each the nearest float of its quotient, has the sign of their difference, and agrees with
+    exact arithmetic but for the rounding of its terms."""
+    data = Statistics(family, pulls, rewards)
+    found = float(evidence(data).pairwise[0, 1])
+    exact = exact_evidence(data.family.name, zip(pulls, data.means, strict=True), variance_of(data.family))
+    assert np.sign(found) == np.sign(data.means[0] - data.means[1])
+    assert data.means.tolist() == [r / n for r, n in zip(rewards, pulls, strict=True)]
+    allowed = 1e-15 if "gaussian" in family else 1e-11
+    assert abs(mpf(abs(found)) - exact) <= allowed * exact + 1e-200, (family, pulls, rewards, found, float(exact))
 
 
 def sum_of(family, n, mean):
@@ -259,17 +242,13 @@ def test_the_bounds_without_logarithms_hold_in_exact_arithmetic(family):
         pulls = [round(10 ** source.uniform(0, 12)) for _ in range(2)]
         means = (high, low) if name == family else (-low, -high)
         b, a = (SimpleNamespace(tested=n, tested_mean=mean) for n, mean in zip(pulls, means, strict=True))
+        plain = (high, low) if name == family else (low, high)
+        z, most = exact_evidence(name, zip(pulls, plain, strict=True)), kind.call(evidence_at_most, b, a)
         with mp.workdps(250):
-            sign = 1 if name == family else -1
-            sums = [(mpf(each.tested), sign * each.tested * mpf(each.tested_mean)) for each in (b, a)]
-            both = sum(n for n, _ in sums), sum(r for _, r in sums)
-            parts = [reference.log_largest_likelihood(name, n, r, mpf(1)) for n, r in (*sums, both)]
-            z = parts[0] + parts[1] - parts[2]
             assert kind.call(evidence_at_least, b, a) <= z * rounding
-            most = kind.call(evidence_at_most, b, a)
-            assert most >= z
-            if high - low < 0.05 * min(low, 1 - high if name == "bernoulli" else high) and name != "gaussian":
-                close.append(most / z)
+        assert most >= z
+        if high - low < 0.05 * min(low, 1 - high if name == "bernoulli" else high) and name != "gaussian":
+            close.append(most / z)
         assert kind.call(evidence_at_most, a, b) == 0.0 or name == "gaussian"
     assert max(close, default=1) < 1.01
     assert len(close) > 60 or name == "gaussian"

@@ -57,7 +57,7 @@ def test_what_is_required_equals_the_reference(family):
                 expected = reference.beta(rule.name, sum(pulls), delta, arms, name, parameters)
                 assert rule.required(data, 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
         for b, a in itertools.permutations(range(min(arms, 4)), 2):
-            expected = reference.beta_mixture_pairwise(pulls[b], pulls[a], delta, arms, name)
+            expected = reference.beta("mixture", 0, delta, arms, name, pair=(pulls[b], pulls[a]))
             assert Mixture().required(data, b, a, delta=delta) == pytest.approx(expected, rel=1e-12)
         if delta == 0.05 and arms < 5:
             expected = smallest_log_B(1.2, arms, delta) + 1.2 * math.log(sum(pulls)) - math.log(delta)
