@@ -102,6 +102,7 @@ def reward(family, value):
     return lambda: family_of(family).check_reward(value)
 
 
+WIDER = "For another range: family='bounded(low=1, high"
 COSTS = "known: fixed, uniform, two-point, beta, exponential."
 
 
@@ -135,10 +136,7 @@ COSTS = "known: fixed, uniform, two-point, beta, exponential."
         (reward("bernoulli", 0.5), "reward must be 0 or 1 for the bernoulli family, got 0.5."),
         (reward("poisson", 1.5), "reward must be a whole number, 0 or more, for the poisson family, got 1.5."),
         (reward("exponential", 0), "reward must be positive for the exponential family, got 0."),
-        (
-            reward("bounded", 1.2),
-            "reward must be in [0, 1] for the bounded family, got 1.2. For another range: family=",
-        ),
+        (reward("bounded", 1.2), f"reward must be in [0, 1] for the bounded family, got 1.2. {WIDER}"),
         (reward("gaussian", math.inf), "reward must be a finite number, got inf."),
         (reward("gaussian", None), "reward must be a number, got None."),
     ],
