@@ -231,6 +231,33 @@ def test_results_under_way_may_decide_so_that_less_may_be_left():
     assert (found.cost, found.most) == (alone.cost, alone.most)
 
 
+def test_results_that_wait_for_an_earlier_one_count_for_what_is_left():
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
+
+    def left(pulls) -> float:
+        for pull in pulls:
+            study.tell(pull, int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
+        return study._current.look(lambda state: state.remaining().cost)
+
+    before = left(study.ask(100))
+    first, *others = study.ask(60)
+    waiting = left(others)
+    study.tell(first, failed="lost")
+    counted = left([])
+    assert waiting == pytest.approx(counted, rel=0.05)
+    assert abs(before / counted - 1) > 0.15
+
+
+def test_no_less_is_left_than_what_is_under_way_while_results_wait_for_it():
+    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1]), random.Random(1)
+    pulls = study.ask(60)
+    for pull in [*pulls[:4], *pulls[40:]]:
+        study.tell(pull, int(chance.random() < {"a": 0.05, "b": 0.95}[pull.arm]))
+    state = study._current.look(lambda state: state)
+    assert state.would_decide
+    assert state.remaining().results > 15
+
+
 def test_what_a_race_expects_after_its_first_item_does_not_grow_with_its_items():
     """It expected half of them, and so hardly any progress for long."""
     left = []

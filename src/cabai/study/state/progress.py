@@ -147,8 +147,8 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     if not claims or not state.ordered.everything_pulled or not all(math.isfinite(each.required) for each in claims):
         return None
     seen = [(view.arms["pulls"].astype(float).tolist(), view.arms["mean"].tolist()) for view in state.views]
-    n, mean = seen[0]
-    variances, costs = variances_of(state, *seen[-1]), prices(state.paid_costs())
+    (n, mean), waits, paid = seen[0], len(seen) > 1, state.paid_costs()
+    variances, costs = variances_of(state, *seen[-1]), prices(paid)
 
     def known(claim: Claim, n: Sequence[float], mean: Sequence[float]) -> tuple[float, float]:
         b, a = claim.winner, claim.loser
@@ -159,7 +159,7 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     for claim in claims:
         b, a = claim.winner, claim.loser
         i, gap = known(claim, n, mean)
-        if state.has_waiting and claim.evidence > 0:
+        if waits and claim.evidence > 0:
             waiting = shown(i, gap, claim) - shown(*known(claim, *seen[-1]), claim)
             claim = claim._replace(evidence=claim.evidence + waiting)
         need, own = information(i, gap, claim, variances[b] + variances[a], TYPICAL, PRICE)
@@ -170,11 +170,12 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     for hub, needs in by_hub.items():
         for a, pulls in pulls_for(hub, needs, n, variances, costs).items():
             more[a] = max(more[a], max(pulls, fewest) - n[a])
-    certain = sum(costs[a] * max(fewest - n[a], 0.0) for a in {arm for claim in claims for arm in claim[:2]})
-    if state.has_waiting:  # until those under way are told
+    compared = {arm for claim in claims for arm in claim[:2]} if fewest else ()
+    certain = sum(costs[a] * max(fewest - n[a], 0.0) for a in compared)
+    if waits:  # until those under way are told
         more = np.maximum(more, state.live).tolist()
     price = sum(c * m for c, m in zip(costs, more, strict=True))
-    spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
+    spent = state.bill if max(paid) > 0 else float(state.told)
     is_slow = spent / (spent + price) < SLOW and closest[1] > KNOWN and settings.epsilon == 0
     rare = ((1 - closest[1]) / UNSEEN) ** RARE
     found = remaining(state, rare * price, rare * sum(more), spent, len(claims), certain=certain)
