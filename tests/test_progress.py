@@ -83,8 +83,8 @@ def test_progress_is_that_of_a_plain_version(seed, epsilon):
         pairs = {a: state.pair(leader, a) for a in range(len(n)) if a != leader}
         price = plain_price(n, seen, [x * (1 - x) for x in smooth], costs, leader, pairs, epsilon)
         found, spent = state.remaining(), state.bill
-        assert found.cost == pytest.approx(spent**0.3 * price**0.7, rel=1e-5 if len(n) == 2 else 0.1)
-        assert found.cost >= spent**0.3 * price**0.7 * (1 - 1e-5)
+        assert found.cost == pytest.approx(spent**0.33 * price**0.67, rel=1e-5 if len(n) == 2 else 0.1)
+        assert found.cost >= spent**0.33 * price**0.67 * (1 - 1e-5)
         few = (count + 1 + found.results) / (count + 1 + found.results + 12)
         assert found.most == pytest.approx(4.5**few * found.cost)
         assert found.least == pytest.approx(min(0.25**few * len(pairs) ** 0.25, 4.5**few) * found.cost)

@@ -46,7 +46,7 @@ from cabai.thresholds import symmetric
 
 TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.1  # squared differences of means, in variances of a difference of two rewards
 PRICE = 2.0  # nats that are needed before evidence shows at all
-TRUSTED = 0.7
+TRUSTED = 0.67
 RARE, UNSEEN = 0.11, 0.03  # how rare close arms are; of a claim in a typical study, the share that data leave open
 LEAST, MOST = 0.25, 4.5  # of what is left: its range
 FEW = 12  # results
