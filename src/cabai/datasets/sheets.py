@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.support.files import reading
 from cabai.support.validation import InvalidInput, optional, shown
 
 NAMES = {
@@ -57,6 +58,17 @@ class Sheet:
     def numbers(self, column: int, what: str, low: float = 0.0, high: float = sys.float_info.max) -> Numbers:
         return numbers_in(self.columns[column], what, low, high, lambda row: self.place(row, column))
 
+    def grid(self, columns: Sequence[int], what: str, low: float, high: float) -> Numbers:
+        return np.array([self.numbers(c, what, low, high) for c in columns])
+
+
+class MappingSheet(Sheet):
+    """A mapping from arms, the columns, to their values, by items or one each."""
+
+    def place(self, row: int, column: int) -> str:
+        on = "" if self.index is None else f" on item {shown(self.index[row])}"
+        return f"arm {shown(self.headers[column])}{on}"
+
 
 def open_sheet(source: Any) -> Sheet:
     sheet = file_sheet(Path(source)) if isinstance(source, (str, Path)) else frame_sheet(source)
@@ -66,11 +78,8 @@ def open_sheet(source: Any) -> Sheet:
 
 
 def file_sheet(path: Path) -> Sheet:
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
+    with reading(path), path.open("rb") as file:
+        start = file.read(4)
     if start == b"PAR1":
         return parquet_sheet(path)
     if path.suffix.lower() == ".parquet":
@@ -80,44 +89,41 @@ def file_sheet(path: Path) -> Sheet:
 
 def csv_sheet(path: Path) -> Sheet:
     """Cells are separated by commas; without one in the first line by tabs or semicolons; in .tsv by tabs first."""
-    import csv
-
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            line = file.readline()
-            file.seek(0)
-            separators = "\t,;" if path.suffix == ".tsv" else ",\t;"
-            separator = next((each for each in separators if each in line), ",")
-            header, columns, numbers = columns_of(path, csv.reader(file, delimiter=separator))
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"cannot read {path}: it is not a text file in UTF-8 ({error.reason}).") from error
-    except (csv.Error, OSError) as error:
-        raise InvalidInput(f"cannot read {path}: {error}.") from error
-    return Sheet(str(path), [name.strip() for name in header], columns, numbers)
+    header, columns, rows = csv_columns(path, "\t,;" if path.suffix == ".tsv" else ",\t;")
+    return Sheet(str(path), [name.strip() for name in header], columns, rows)
 
 
-def columns_of(path: Path, reader: Iterator[list[str]]) -> tuple[list[str], list[list[str]], list[int]]:
+def csv_columns(path: Path, separators: str) -> tuple[list[str], list[list[str]], list[int]]:
     """The first row, the columns below it, and the number of each row as a spreadsheet counts; empty lines are skipped.
 
     Rows are read a few thousand at a time: a million lists would keep Python's memory management busy for seconds."""
+    import csv
+
     header: list[str] = []
     columns: list[list[str]] = []
     numbers: list[int] = []
     read = 0
-    while some := list(islice(reader, 5000)):
-        counted = [read + i for i, row in enumerate(some, 1) if row]
-        rows, read = [row for row in some if row], read + len(some)
-        if rows and not header:
-            header, rows, counted = rows[0], rows[1:], counted[1:]
-            columns = [[] for _ in header]
-        for number, row in zip(counted, rows, strict=True):
-            if len(row) != len(header):
-                raise InvalidInput(
-                    f"{path}, row {number}: it has {len(row)} cells, but the first row has {len(header)}."
-                )
-        for c, column in enumerate(columns):
-            column += [row[c] for row in rows]
-        numbers += counted
+    try:
+        with reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+            line = file.readline()
+            file.seek(0)
+            reader = csv.reader(file, delimiter=next((each for each in separators if each in line), ","))
+            while some := list(islice(reader, 5000)):
+                counted = [read + i for i, row in enumerate(some, 1) if row]
+                rows, read = [row for row in some if row], read + len(some)
+                if rows and not header:
+                    header, rows, counted = rows[0], rows[1:], counted[1:]
+                    columns = [[] for _ in header]
+                for number, row in zip(counted, rows, strict=True):
+                    if len(row) != len(header):
+                        raise InvalidInput(
+                            f"{path}, row {number}: it has {len(row)} cells, but the first row has {len(header)}."
+                        )
+                for c, column in enumerate(columns):
+                    column += [row[c] for row in rows]
+                numbers += counted
+    except csv.Error as error:
+        raise InvalidInput(f"cannot read {path}: {error}.") from error
     return header, columns, numbers
 
 
@@ -174,14 +180,17 @@ def cells_of(column: Any) -> Sequence[Any]:
 class Values:
     """The values of a table by arm and item, nan where there is none. If `items` is None: one value per arm."""
 
-    arms: list[str]
-    items: list[str] | None
+    arms: Sequence[str]
+    items: Sequence[str] | None
     values: Numbers  # arms x items
     costs: Numbers | None = None  # the same, if the table has them too
 
 
 def values_of(source: Any, what: str, low: float = 0.0, high: float = sys.float_info.max) -> Values:
     """The scores in a table, or the costs: `what` is score or cost."""
+    if isinstance(source, Mapping) or is_series(source):
+        by_arm = mapping_sheet(source, what)
+        return Values(by_arm.headers, by_arm.index, by_arm.grid(range(len(by_arm.headers)), what, low, high))
     sheet = open_sheet(source)
     arm, item, value = (column_for(sheet, role) for role in ("arm", "item", what))
     if arm is None or value is None:
@@ -194,6 +203,51 @@ def values_of(source: Any, what: str, low: float = 0.0, high: float = sys.float_
             f"{sheet.headers[value]!r}, but none for the item. {ADVICE}"
         )
     return long_values(sheet, arm, item, value, what, low, high)
+
+
+def mapping_sheet(source: Any, what: str) -> MappingSheet:
+    """From a list for each arm, all of the same length, or from values by item; costs may also be one for each arm."""
+    given = [(str(arm), each) for arm, each in source.items()]
+    arms = [arm for arm, _ in given]
+    if what == "cost" and not any(has_items(each) for _, each in given):
+        return MappingSheet("", arms, [[each] for _, each in given], range(1))
+    columns = [by_item_or_list(arm, each, what) for arm, each in given]
+    if len({isinstance(each, dict) for each in columns}) > 1:
+        raise InvalidInput(f"give the {what}s of all arms as lists, or of all as mappings of items to {what}s.")
+    if any(isinstance(each, dict) for each in columns):
+        items = list(dict.fromkeys(item for each in columns for item in each))
+        return MappingSheet("", arms, [[each.get(item) for item in items] for each in columns], items, items)
+    lengths = {arm: len(each) for arm, each in zip(arms, columns, strict=True)}
+    if len(set(lengths.values())) > 1:
+        most, least = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
+        raise InvalidInput(
+            f"arm {shown(most)} has {lengths[most]} {what}s and arm {shown(least)} has {lengths[least]}: give mappings "
+            f"of items to {what}s, or None where there is no {what}."
+        )
+    items = [str(i) for i in range(max(lengths.values(), default=0))]
+    return MappingSheet("", arms, columns, items, items)
+
+
+def by_item_or_list(arm: str, values: Any, what: str) -> Any:
+    if isinstance(values, Mapping) or is_series(values):
+        found = {str(item): value for item, value in values.items()}
+        if len(found) < len(values):
+            raise InvalidInput(f"arm {shown(arm)} has several {what}s on one item.")
+        return found
+    if not has_items(values) or isinstance(values, bytes) or getattr(values, "ndim", 1) != 1:
+        raise InvalidInput(
+            f"the {what}s of arm {shown(arm)} must be a list, or a mapping of items to {what}s, got {shown(values)}."
+        )
+    return values.tolist() if isinstance(values, np.ndarray) else values
+
+
+def has_items(values: Any) -> bool:
+    several = isinstance(values, (Mapping, Sequence, np.ndarray)) or is_series(values)
+    return several and not isinstance(values, str)
+
+
+def is_series(value: Any) -> bool:
+    return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
 
 
 def column_for(sheet: Sheet, role: str) -> int | None:
@@ -279,12 +333,10 @@ def wide_values(sheet: Sheet, item: int | None, what: str, low: float, high: flo
         items = names_of_rows(sheet, sheet.index)
     else:
         items = [str(row) for row in range(len(sheet.rows))]
-    values = np.empty((len(columns), len(items)))
-    for a, c in enumerate(columns):
-        try:
-            values[a] = sheet.numbers(c, what, low, high)
-        except InvalidInput as error:
-            raise InvalidInput(f"{error} {ADVICE}") from None
+    try:
+        values = sheet.grid(columns, what, low, high)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} {ADVICE}") from None
     return Values([sheet.headers[c] for c in columns], items, values)
 
 
@@ -342,32 +394,30 @@ def number_in(cell: Any) -> float | None:
 
 def numbers_in(cells: Sequence[Any], what: str, low: float, high: float, place: Callable[[int], str]) -> Numbers:
     """Cells as numbers from `low` to `high`, nan where there is none. An error says where the cell is (`place`)."""
+    values: Numbers
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        values: Numbers = cells.astype(np.float64)
+        values = cells.astype(np.float64)
     else:
-        values = np.array(as_floats(cells, what, place), np.float64)
+        known: dict[Any, float] = {}  # many cells are equal: each value is parsed once
+        values = np.empty(len(cells))
+        for at, cell in enumerate(cells):
+            try:
+                value = known.get(cell)
+            except TypeError:  # such as a list
+                value, cell = None, repr(cell)
+            if value is None:
+                value = number_in(cell)
+                if value is None:
+                    raise InvalidInput(
+                        f"{place(at)}: a {what} must be a number, true, false or empty, got {shown(cell)}."
+                    )
+                known[cell] = value
+            values[at] = value
     outside = np.flatnonzero((values < low) | (values > high))
     if len(outside):
         at = int(outside[0])
         raise InvalidInput(f"{place(at)}: {out_of_range(what, float(values[at]), low, high)}")
     return values
-
-
-def as_floats(cells: Sequence[Any], what: str, place: Callable[[int], str]) -> list[float]:
-    known: dict[Any, float] = {}  # many cells are equal: each value is parsed once
-    found = []
-    for at, cell in enumerate(cells):
-        try:
-            value = known.get(cell)
-        except TypeError:  # such as a list
-            value, cell = None, repr(cell)
-        if value is None:
-            value = number_in(cell)
-            if value is None:
-                raise InvalidInput(f"{place(at)}: a {what} must be a number, true, false or empty, got {shown(cell)}.")
-            known[cell] = value
-        found.append(value)
-    return found
 
 
 def out_of_range(what: str, value: float, low: float, high: float) -> str:
