@@ -172,24 +172,14 @@ class Replay:
         )
         if self.table.billed is not None:
             lines.append(self.table.billed)
-        if self.goal is not None:
-            lines.append(
-                f"Answer: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats; as "
-                f"promised in {round(self.right * repeats)}."
-            )
-            return "\n".join([*lines, *self._left_out_line])
-        winner = f"Winner: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats"
-        within = (
-            f"; within {self.epsilon:g} of the best in {round(self.within_epsilon * repeats)}" if self.epsilon else ""
-        )
-        return "\n".join([*lines, f"{winner}{within}.", *self._left_out_line])
-
-    @property
-    def _left_out_line(self) -> list[str]:
-        if not self.left_out:
-            return []
-        items = self.left_out + len(self.table.items)
-        return [f"Left out: {left_out_words(self.left_out, items, self.lacking)}."]
+        same, right = round(self.same_winner * repeats), round(self.right * repeats)
+        what = "Winner" if self.goal is None else "Answer"
+        more = f"; within {self.epsilon:g} of the best in {right}" if self.epsilon else ""
+        more = more if self.goal is None else f"; as promised in {right}"
+        lines.append(f"{what}: the same as with all scores in {same} of {repeats} repeats{more}.")
+        if self.left_out:
+            lines.append(f"Left out: {left_out_words(self.table, self.left_out, self.lacking)}.")
+        return "\n".join(lines)
 
 
 def percent(share: float) -> str:
@@ -200,7 +190,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def left_out_words(left_out: int, items: int, lacking: dict[str, int]) -> str:
+def left_out_words(table: ScoreTable, left_out: int, lacking: dict[str, int]) -> str:
+    """Which items are not in a table, and why not."""
+    items = left_out + len(table.items)
     worst = sorted(lacking, key=lambda arm: -lacking[arm])
     names = ", ".join(f"{arm} on {lacking[arm]}" for arm in worst[:5])
     more = f" and {len(worst) - 5} more arms" if len(worst) > 5 else ""
@@ -239,8 +231,7 @@ def replay(
         raise InvalidInput(f"epsilon must not be negative, got {epsilon!r}.")
     found, left_out, lacking = without_holes(read_table(table, costs=costs, low=low, high=high))
     if left_out:
-        words = left_out_words(left_out, left_out + len(found.items), lacking)
-        warnings.warn(f"left out: {words}.", MissingScores, stacklevel=2)
+        warnings.warn(f"left out: {left_out_words(found, left_out, lacking)}.", MissingScores, stacklevel=2)
     looked_for = checked_goal(goal, epsilon, slack, running_costs, found.arms)
     share = finish_of(finish, goal)
     if direction not in ("maximize", "minimize"):

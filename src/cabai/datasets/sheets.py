@@ -268,10 +268,15 @@ def normalised(header: str) -> str:
 
 
 def long_values(sheet: Sheet, arm: int, item: int, value: int, what: str, low: float, high: float) -> Values:
-    (arms, rows), (items, columns) = numbered(sheet, arm), numbered(sheet, item)
+    (arms, rows), (items, columns) = (numbered(sheet, sheet.columns[c], sheet.headers[c]) for c in (arm, item))
     cell = rows * len(items) + columns
-    if (np.bincount(cell) > 1).any():
-        raise twice(sheet, arms, items, cell)
+    if two := first_double(cell):
+        first, again = (sheet.rows[row] for row in two)
+        on = f"arm {shown(arms[rows[two[0]]])} appears twice on item {shown(items[columns[two[0]]])}"
+        raise InvalidInput(
+            f"{sheet.name}, rows {first} and {again}: {on}. Each evaluation counts once: leave one out, or make them "
+            "separate items."
+        )
 
     def spread(found: Numbers) -> Numbers:
         values = np.full((len(arms), len(items)), np.nan)
@@ -283,36 +288,28 @@ def long_values(sheet: Sheet, arm: int, item: int, value: int, what: str, low: f
     return Values(arms, items, spread(sheet.numbers(value, what, low, high)), costs)
 
 
-def numbered(sheet: Sheet, c: int) -> tuple[list[str], NDArray[np.int64]]:
-    """The different names in a column, in order of appearance, and the number of the name in each row."""
+def numbered(sheet: Sheet, cells: Sequence[Any], what: str) -> tuple[list[str], NDArray[np.int64]]:
+    """The different names in these cells, in order of appearance, and the number of the name in each row."""
     known: dict[Any, int] = {}
     try:
-        numbers = np.array([known.setdefault(cell, len(known)) for cell in sheet.columns[c]], np.int64)
+        numbers = np.array([known.setdefault(cell, len(known)) for cell in cells], np.int64)
     except TypeError:
-        raise InvalidInput(f"{sheet.name}, column {sheet.headers[c]!r}: its cells are not names.") from None
-    names = [named(cell) for cell in known]
+        raise InvalidInput(f"{sheet.name}: what is in the column of {what} is not a name.") from None
+    names = ["" if is_missing(cell) else str(cell).strip() for cell in known]
     if "" in names:
         row = int(np.flatnonzero(numbers == names.index(""))[0])
-        raise InvalidInput(f"{sheet.place(row, c)}: it is empty, but needs a name.")
-    if len(set(names)) == len(names):
-        return names, numbers
-    order = {name: i for i, name in enumerate(dict.fromkeys(names))}  # 1 and "1", or "a" and "a "
+        raise InvalidInput(f"{sheet.name}, row {sheet.rows[row]}: the {what} has no name.")
+    order = {name: i for i, name in enumerate(dict.fromkeys(names))}  # 1 and "1", or "a" and "a ", are the same
     return list(order), np.array([order[name] for name in names], np.int64)[numbers]
 
 
-def named(cell: Any) -> str:
-    return "" if is_missing(cell) else str(cell).strip()
-
-
-def twice(sheet: Sheet, arms: list[str], items: list[str], cell: NDArray[np.int64]) -> InvalidInput:
-    _, first, counts = np.unique(cell, return_index=True, return_counts=True)
+def first_double(numbers: NDArray[np.int64]) -> tuple[int, int] | None:
+    """The first row with a number that occurs again, and where it does."""
+    if not (np.bincount(numbers) > 1).any():
+        return None
+    _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
     row = int(first[counts > 1].min())
-    again = int(np.flatnonzero(cell == cell[row])[1])
-    arm, item = divmod(int(cell[row]), len(items))
-    return InvalidInput(
-        f"{sheet.name}, rows {sheet.rows[row]} and {sheet.rows[again]}: arm {shown(arms[arm])} appears twice on item "
-        f"{shown(items[item])}. Each evaluation counts once: leave one out, or make them separate items."
-    )
+    return row, int(np.flatnonzero(numbers == numbers[row])[1])
 
 
 def wide_values(sheet: Sheet, item: int | None, what: str, low: float, high: float) -> Values:
@@ -345,21 +342,16 @@ def has_names(sheet: Sheet, c: int) -> bool:
     cells = sheet.columns[c]
     if isinstance(cells, np.ndarray) or all(number_in(cell) is not None for cell in cells):
         return False
-    return len({named(cell) for cell in cells}) == len(cells)
+    return len({str(cell).strip() for cell in cells}) == len(cells)
 
 
 def names_of_rows(sheet: Sheet, cells: Sequence[Any], what: str = "item") -> list[str]:
-    names = [named(cell) for cell in cells]
-    first: dict[str, int] = {}
-    for row, name in enumerate(names):
-        if not name:
-            raise InvalidInput(f"{sheet.name}, row {sheet.rows[row]}: the {what} has no name.")
-        if name in first:
-            raise InvalidInput(
-                f"{sheet.name}, rows {sheet.rows[first[name]]} and {sheet.rows[row]}: {what} {shown(name)} appears "
-                f"twice. {ADVICE}"
-            )
-        first[name] = row
+    names, numbers = numbered(sheet, cells, what)
+    if two := first_double(numbers):
+        first, again = (sheet.rows[row] for row in two)
+        raise InvalidInput(
+            f"{sheet.name}, rows {first} and {again}: {what} {shown(names[numbers[two[0]]])} appears twice. {ADVICE}"
+        )
     return names
 
 

@@ -58,7 +58,7 @@ class SimulatedRaces(Subject):
         if there < LEAST_ITEMS:
             raise InvalidInput(f"the pilot has scores of all arms on {there} items: it needs at least {LEAST_ITEMS}.")
         if left_out:
-            self.notes.append(f"Left out: {left_out_words(left_out, left_out + there, lacking_by)}.")
+            self.notes.append(f"Left out: {left_out_words(table, left_out, lacking_by)}.")
         if items is None:
             self.notes.append(f"Planned for {there} items, as many as the table has; --items changes that.")
         if table.costs is None:

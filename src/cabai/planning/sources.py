@@ -32,7 +32,7 @@ def pilot_in(sheet: Sheet) -> Pilot:
     arm, reward, cost = (column_for(sheet, role) for role in ("arm", "score", "cost"))
     if arm is None or reward is None:
         raise InvalidInput(f"{sheet.name} has no column {'arm' if arm is None else 'reward'}. {ADVICE}")
-    names, rows = numbered(sheet, arm)
+    names, rows = numbered(sheet, sheet.columns[arm], "arm")
 
     def by_arm(column: int, what: str, least: float = 0.0) -> dict[str, Numbers]:
         found = sheet.numbers(column, what, least)
