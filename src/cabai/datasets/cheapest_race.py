@@ -32,9 +32,8 @@ class CheapestRace(Race):
     ) -> None:  # fmt: skip
         """`epsilon` and the goal's slack are in units of the scores."""
         self.name, self.goal, self.epsilon = CHEAPEST, goal, epsilon
-        self._begin(
-            started(arms, items, delta, epsilon, CHEAPEST, goal, high - low), low, high, minimize, speculate
-        )  # fmt: skip
+        start = started(arms, items, delta, epsilon, CHEAPEST, goal, high - low)
+        self._begin(start, low, high, minimize, speculate)
 
     def tell_many(self, results: Sequence[tuple[int, int, float]]) -> None:
         before = self.board.prefix == self.items
@@ -78,9 +77,7 @@ class CheapestRace(Race):
         return found
 
     def rivals(self, leader: int) -> list[int]:
-        board, arms = self.board, range(len(self.board.prefix))
-        others = [a for a in arms if a != leader]
-        return [a for a in others if not cheapest.is_cleared(board, leader, a) or cheapest.is_open(board, leader, a)]
+        return sorted({a for _, _, a in self.open_claims(leader)})
 
     def open_claims(self, leader: int) -> list[tuple[int, int, int]]:
         """The claims still to be shown: the test, the arm claimed to be better, the other arm."""

@@ -182,9 +182,9 @@ def means(found: Sequence[Evaluation], epochs: dict[str, int]) -> list[Evaluatio
         together.setdefault((each.arm, each.item), []).append(each)
     result = []
     for (arm, _), several in together.items():
-        scores, costs = [each.score for each in several], [each.cost for each in several]
-        mean = math.fsum(scores) / len(scores) if len(scores) == epochs[arm] else math.nan
-        paid = None if None in costs else math.fsum(cost or 0.0 for cost in costs)
+        mean = math.fsum(each.score for each in several) / len(several) if len(several) == epochs[arm] else math.nan
+        costs = [each.cost for each in several if each.cost is not None]
+        paid = math.fsum(costs) if len(costs) == len(several) else None
         result.append(several[0]._replace(score=mean, cost=paid))
     return result
 
@@ -207,19 +207,16 @@ class Bill:
         self.how: str | None = None  # what to say of costs that the logs do not tell
 
     def cost_of(self, usage: dict[str, Any]) -> float | None:
-        costs = [self.of_model(*each) for each in usage.items()]
-        known = [cost for cost in costs if cost is not None]
-        return math.fsum(known) if known and len(known) == len(costs) else None
-
-    def of_model(self, model: str, usage: dict[str, Any]) -> float | None:
-        is_known = usage.get("total_cost") is not None
-        if model in self.unknown and not is_known:
-            return None
-        try:
-            found = prices.usage_cost(model, usage)
-        except (InvalidInput, ModuleNotFoundError):
-            self.unknown.add(model)
-            return None
-        if not is_known:
-            self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
-        return found
+        found = []
+        for model, each in usage.items():
+            is_told = each.get("total_cost") is not None
+            if model in self.unknown and not is_told:
+                return None
+            try:
+                found.append(prices.usage_cost(model, each))
+            except (InvalidInput, ModuleNotFoundError):
+                self.unknown.add(model)
+                return None
+            if not is_told:
+                self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
+        return math.fsum(found) if found else None

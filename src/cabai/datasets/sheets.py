@@ -78,17 +78,13 @@ def open_sheet(source: Any) -> Sheet:
 
 
 def file_sheet(path: Path) -> Sheet:
+    """Cells are separated by commas; without one in the first line by tabs or semicolons; in .tsv by tabs first."""
     with reading(path), path.open("rb") as file:
         start = file.read(4)
     if start == b"PAR1":
         return parquet_sheet(path)
     if path.suffix.lower() == ".parquet":
         raise InvalidInput(f"{path} is not a Parquet file, although it is named like one.")
-    return csv_sheet(path)
-
-
-def csv_sheet(path: Path) -> Sheet:
-    """Cells are separated by commas; without one in the first line by tabs or semicolons; in .tsv by tabs first."""
     header, columns, rows = csv_columns(path, "\t,;" if path.suffix == ".tsv" else ",\t;")
     return Sheet(str(path), [name.strip() for name in header], columns, rows)
 
@@ -128,10 +124,15 @@ def csv_columns(path: Path, separators: str) -> tuple[list[str], list[list[str]]
 
 
 def parquet_sheet(path: Path) -> Sheet:
-    pa, parquet = optional("pyarrow"), optional("pyarrow.parquet")
+    types, parquet = optional("pyarrow").types, optional("pyarrow.parquet")
+
+    def cells(column: Any) -> Sequence[Any]:
+        is_number = types.is_floating(column.type) or types.is_integer(column.type)
+        return column.to_numpy() if is_number else column.to_pylist()  # type: ignore[no-any-return]
+
     try:
         table = parquet.read_table(path)
-        columns = {name: plain(column, pa) for name, column in zip(table.column_names, table.columns, strict=True)}
+        columns = {name: cells(column) for name, column in zip(table.column_names, table.columns, strict=True)}
     except Exception as error:  # Arrow's own, and those of values that Python does not have
         raise InvalidInput(
             f"cannot read {path}: {next(iter(str(error).splitlines()), type(error).__name__)}"
@@ -142,12 +143,6 @@ def parquet_sheet(path: Path) -> Sheet:
     return Sheet(str(path), list(columns), list(columns.values()), range(table.num_rows), index)
 
 
-def plain(column: Any, pa: Any) -> Sequence[Any]:
-    is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-    found: Sequence[Any] = column.to_numpy() if is_number else column.to_pylist()
-    return found
-
-
 def frame_sheet(frame: Any) -> Sheet:
     """A DataFrame. An index that has names is columns; one without, other than 0, 1, 2 and so on, names the rows."""
     if not (hasattr(frame, "columns") and hasattr(frame, "reset_index")):
@@ -155,25 +150,16 @@ def frame_sheet(frame: Any) -> Sheet:
             "a table must be a path, a pandas DataFrame, a mapping of arms to scores or a ScoreTable, got a value of "
             f"type {type(frame).__name__}."
         )
-    rows, index, is_named = [*frame.index], None, any(name is not None for name in frame.index.names)
-    levels = frame.index.nlevels
-    if is_named:
-        frame = frame.reset_index()
-    elif rows != list(range(len(rows))):
-        index = rows
-    first_names_rows = is_named and levels == 1
     if frame.columns.nlevels > 1:
         raise InvalidInput(
             "a table's columns must have one name each: this DataFrame has several levels of column names."
         )
-    columns = [cells_of(frame.iloc[:, c]) for c in range(frame.shape[1])]
-    return Sheet("the DataFrame", [str(name) for name in frame.columns], columns, rows, index, first_names_rows)
-
-
-def cells_of(column: Any) -> Sequence[Any]:
-    values = column.to_numpy()
-    found: Sequence[Any] = values if values.dtype.kind in "biuf" else column.tolist()
-    return found
+    rows, levels, is_named = [*frame.index], frame.index.nlevels, any(name is not None for name in frame.index.names)
+    index = None if is_named or rows == list(range(len(rows))) else rows
+    frame = frame.reset_index() if is_named else frame
+    numbers = [frame.iloc[:, c].to_numpy() for c in range(frame.shape[1])]
+    columns = [each if each.dtype.kind in "biuf" else frame.iloc[:, c].tolist() for c, each in enumerate(numbers)]
+    return Sheet("the DataFrame", [str(name) for name in frame.columns], columns, rows, index, is_named and levels == 1)
 
 
 @dataclass(frozen=True)
