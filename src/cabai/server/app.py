@@ -127,17 +127,15 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
 
         return lambda name, asked: Json(studies.do(name, lambda study: both(study, asked)))
 
-    def add(
-        method: str, path: str, sentence: str, endpoint: Callable[..., Response], answer: Any, **asked: Any
-    ) -> None:
+    def add(method: str, path: str, sentence: str, endpoint: Callable[..., Response], answer: Any, asked: Any) -> None:
         endpoint.__annotations__ = {"name": str, **asked}
         how = {"response_model": answer, "description": sentence, "name": path[1:].replace("-", "_") or "status"}
         app.add_api_route(OF_STUDY + path, endpoint, methods=[method], **how)
 
     for path, answer, work, sentence in READS:
-        add("GET", path, sentence, reading(work), answer)
+        add("GET", path, sentence, reading(work), answer, {})
     for path, kind, work, sentence in CHANGES:
-        add("POST", path, sentence, changing(work), answers.InShort, asked=kind)
+        add("POST", path, sentence, changing(work), answers.InShort, {"asked": kind})
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
