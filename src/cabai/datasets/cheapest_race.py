@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,14 +80,22 @@ class CheapestRace(Race):
 
     def open_claims(self, leader: int) -> list[tuple[int, int, int]]:
         """The claims still to be shown: the test, the arm claimed to be better, the other arm."""
-        return [found[:3] for found in cheapest.open_claims(self.board, leader)]
+        found = []
+        for a in range(len(self.board.prefix)):
+            if a != leader and not cheapest.is_cleared(self.board, leader, a):
+                found.append((1, leader, a))
+            if cheapest.is_open(self.board, leader, a):
+                others = self.board.best[0, :, a].copy()
+                others[a] = -math.inf
+                found.append((0, int(others.argmax()), a))
+        return found
 
     def claim(self, leader: int, names: Sequence[str]) -> str | None:
         """The claim with the least evidence of those to be shown, in words."""
-        found: Any = cheapest.weakest(self.board, leader)
-        if found is None:
+        claims = self.open_claims(leader)
+        if not claims:
             return None
-        test, b, a, _ = found
+        test, b, a = min(claims, key=self.board.best.__getitem__)
         if test == 1:
             return f"{names[b]} is within {self.epsilon:g} of {names[a]}"
         return f"{names[b]} is better than {names[a]} by more than {self.goal.margin(self.epsilon):g}"

@@ -264,23 +264,21 @@ def run_in_threads(
 ) -> None:
     """Call `run` with 0 ... count - 1, some at a time in each of several threads: this one handles Ctrl-C."""
     jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
-    over, done = False, 0
     size = max(1, min(20, count // (4 * jobs)))
 
     def run_some(begin: int) -> int:
-        end = begin if over else min(begin + size, count)  # after Ctrl-C, those that have not begun are not run
-        for r in range(begin, end):
+        some = range(begin, min(begin + size, count))
+        for r in some:
             run(r)
-        return end - begin
+        return len(some)
 
-    executor = ThreadPoolExecutor(jobs)
+    done, executor = 0, ThreadPoolExecutor(jobs)
     try:
         for future in as_completed([executor.submit(run_some, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:
                 progress(done)
     finally:
-        over = True
         executor.shutdown(wait=True, cancel_futures=True)
 
 
