@@ -53,7 +53,7 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
     if epochs not in ("mean", "items"):
         raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
     bill = Bill()
-    logs = [log_of(*parts, arm, bill) for parts in read_all(paths, ("*.eval", "*.json"), "Inspect", load)]
+    logs = [log_of(parts, arm, bill) for parts in read_all(paths, ("*.eval", "*.json"), "Inspect", load)]
     found = evaluations(logs, scorer, "score", "scorer", ADVICE)
     if epochs == "mean":
         found = means(found, {log.arm: max(each.epochs for each in logs if each.arm == log.arm) for log in logs})
@@ -80,8 +80,9 @@ def load(path: Path) -> Parts:
     return path, about, [*last.values()]
 
 
-def log_of(path: Path, about: dict[str, Any], samples: list[dict[str, Any]], arm: str, bill: Bill) -> Log:
+def log_of(parts: Parts, arm: str, bill: Bill) -> Log:
     """What the log says, where its values are of the right kind."""
+    path, about, samples = parts
 
     def expect(is_right: bool, where: str, what: str, got: Any) -> None:
         if not is_right:

@@ -193,43 +193,41 @@ def values_of(source: Any, what: str, low: float = 0.0, high: float = sys.float_
 
 def mapping_sheet(source: Any, what: str) -> MappingSheet:
     """From a list for each arm, all of the same length, or from values by item; costs may also be one for each arm."""
-    given = [(str(arm), each) for arm, each in source.items()]
-    arms = [arm for arm, _ in given]
-    if what == "cost" and not any(has_items(each) for _, each in given):
-        return MappingSheet("", arms, [[each] for _, each in given], range(1))
-    columns = [by_item_or_list(arm, each, what) for arm, each in given]
-    if len({isinstance(each, dict) for each in columns}) > 1:
+    given = [(str(arm), values, cells_of(values)) for arm, values in source.items()]
+    arms, columns = [arm for arm, _, _ in given], [cells for _, _, cells in given]
+    if what == "cost" and all(cells is None for cells in columns):
+        return MappingSheet("", arms, [[value] for _, value, _ in given], range(1))
+    for arm, values, cells in given:
+        if cells is None:
+            raise InvalidInput(
+                f"the {what}s of arm {shown(arm)} must be a list, or a mapping of items to {what}s, got "
+                f"{shown(values)}."
+            )
+        if len(cells) < len(values):
+            raise InvalidInput(f"arm {shown(arm)} has several {what}s on one item.")
+    if len({isinstance(cells, dict) for cells in columns}) > 1:
         raise InvalidInput(f"give the {what}s of all arms as lists, or of all as mappings of items to {what}s.")
-    if any(isinstance(each, dict) for each in columns):
-        items = list(dict.fromkeys(item for each in columns for item in each))
-        return MappingSheet("", arms, [[each.get(item) for item in items] for each in columns], items, items)
-    lengths = {arm: len(each) for arm, each in zip(arms, columns, strict=True)}
-    if len(set(lengths.values())) > 1:
-        most, least = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
+    if any(isinstance(cells, dict) for cells in columns):
+        items = list(dict.fromkeys(item for cells in columns for item in cells))
+        return MappingSheet("", arms, [[cells.get(item) for item in items] for cells in columns], items, items)
+    lengths = [len(cells) for cells in columns] or [0]
+    most, least = (lengths.index(end(lengths)) for end in (max, min))
+    if lengths[most] > lengths[least]:
         raise InvalidInput(
-            f"arm {shown(most)} has {lengths[most]} {what}s and arm {shown(least)} has {lengths[least]}: give mappings "
-            f"of items to {what}s, or None where there is no {what}."
+            f"arm {shown(arms[most])} has {lengths[most]} {what}s and arm {shown(arms[least])} has {lengths[least]}: "
+            f"give mappings of items to {what}s, or None where there is no {what}."
         )
-    items = [str(i) for i in range(max(lengths.values(), default=0))]
+    items = [str(i) for i in range(lengths[most])]
     return MappingSheet("", arms, columns, items, items)
 
 
-def by_item_or_list(arm: str, values: Any, what: str) -> Any:
+def cells_of(values: Any) -> Any:
+    """A dictionary by item, or a list; None if it is neither."""
     if isinstance(values, Mapping) or is_series(values):
-        found = {str(item): value for item, value in values.items()}
-        if len(found) < len(values):
-            raise InvalidInput(f"arm {shown(arm)} has several {what}s on one item.")
-        return found
-    if not has_items(values) or isinstance(values, bytes) or getattr(values, "ndim", 1) != 1:
-        raise InvalidInput(
-            f"the {what}s of arm {shown(arm)} must be a list, or a mapping of items to {what}s, got {shown(values)}."
-        )
-    return values.tolist() if isinstance(values, np.ndarray) else values
-
-
-def has_items(values: Any) -> bool:
-    several = isinstance(values, (Mapping, Sequence, np.ndarray)) or is_series(values)
-    return several and not isinstance(values, str)
+        return {str(item): value for item, value in values.items()}
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return values.tolist()
+    return values if isinstance(values, Sequence) and not isinstance(values, (str, bytes)) else None
 
 
 def is_series(value: Any) -> bool:
