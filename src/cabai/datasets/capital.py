@@ -101,7 +101,7 @@ def factors(
 def largest_capital(board: Board, bets: NDArray[np.float64], b: int, a: int, epsilon: float) -> float:
     """The largest capital so far of b over a, from the scores alone: what a status shows in addition to what the race
     has computed. It is on the items that both have finished, for "a is better than b by at least epsilon"; inf where
-    that is known to be false. Many items at a time, by the formulas of `stake`."""
+    that is known to be false."""
     items, common = board.shares.shape[1], int(min(board.prefix[b], board.prefix[a]))
     if common == 0:
         return 1.0

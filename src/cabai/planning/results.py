@@ -38,8 +38,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Bills:
-    """By draw: what was paid, whether there was a decision, whether it was wrong, and whether the study was cut
-    short."""
+    """By draw: what was paid, whether there was a decision, whether it was wrong, whether the study was cut short."""
 
     costs: NDArray[np.float64]
     decided: NDArray[np.bool_]

@@ -112,8 +112,7 @@ class Streams:
 
 
 class EventStream(StreamingResponse):
-    """A stream, or a refusal if there are too many. It is counted in one step with the check, before anything is
-    sent."""
+    """A stream, or a refusal if there are too many: it is counted in one step with the check, before it is sent."""
 
     def __init__(self, streams: Streams, events: AsyncIterator[str]) -> None:
         super().__init__(events, media_type="text/event-stream")

@@ -144,12 +144,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def live_page(study: Study) -> Iterator[str]:
-    """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token.
-
-    A study on a server has its page there.
-    """
+    """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token."""
     path = f"/studies/{quote(study.name, safe='')}"
-    if is_served(study.storage):
+    if is_served(study.storage):  # it has its page there
         yield f"{study.storage}{path}"
         return
     access = Access.new()
