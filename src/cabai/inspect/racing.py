@@ -154,11 +154,17 @@ def evaluate(
 @contextmanager
 def racing(race: Callable[[], Any], lanes: Mapping[str, Lane]) -> Iterator[Future[Any]]:
     """A race in a thread of its own, while Inspect runs in this one."""
+
+    def work() -> Any:
+        try:
+            return race()
+        finally:
+            for lane in lanes.values():
+                lane.end("the race is over")
+
     with ThreadPoolExecutor(1, "cabai race") as pool:
         try:
-            raced = pool.submit(race)
-            raced.add_done_callback(lambda _: [lane.end("the race is over") for lane in lanes.values()])
-            yield raced
+            yield pool.submit(work)
         finally:
             for lane in lanes.values():
                 lane.abandon()
