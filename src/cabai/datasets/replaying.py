@@ -121,27 +121,20 @@ class Replay:
         """All results as a dictionary that JSON can hold."""
         arms = self.table.arms
         counts = np.bincount(self.decisions, minlength=len(arms))
+        plain = ("race", "delta", "epsilon", "direction", "seed", "full_cost", "same_winner", "within_epsilon", "right")
         return {
             "arms": list(arms),
             "items": len(self.table.items),
             "repeats": len(self.decisions),
-            "race": self.race,
-            "delta": self.delta,
-            "epsilon": self.epsilon,
-            "direction": self.direction,
-            "seed": self.seed,
-            "full_cost": self.full_cost,
+            **{name: getattr(self, name) for name in plain},
             "mean_cost": float(self.costs.mean()),
             "share": float(self.shares.mean()),
             "share_quantiles": {str(q): float(np.quantile(self.shares, q)) for q in QUANTILES},
-            "same_winner": self.same_winner,
-            "within_epsilon": self.within_epsilon,
             "decisions": {arm: int(count) for arm, count in zip(arms, counts, strict=True)},
             "pulls": {arm: float(mean) for arm, mean in zip(arms, self.pulls.mean(axis=0), strict=True)},
             "missing": {"items": self.left_out, "arms": self.lacking},
             "goal": BEST if self.goal is None else CHEAPEST,
             "slack": None if self.goal is None else self.goal.slack,
-            "right": self.right,
         }
 
     @property
