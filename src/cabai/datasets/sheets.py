@@ -375,7 +375,7 @@ def numbers_in(cells: Sequence[Any], what: str, low: float, high: float, place: 
         values = cells.astype(np.float64)
     else:
         known: dict[Any, float] = {}  # many cells are equal: each value is parsed once
-        values = np.empty(len(cells))
+        found = []
         for at, cell in enumerate(cells):
             try:
                 value = known.get(cell)
@@ -388,7 +388,8 @@ def numbers_in(cells: Sequence[Any], what: str, low: float, high: float, place: 
                         f"{place(at)}: a {what} must be a number, true, false or empty, got {shown(cell)}."
                     )
                 known[cell] = value
-            values[at] = value
+            found.append(value)
+        values = np.array(found, np.float64)
     outside = np.flatnonzero((values < low) | (values > high))
     if len(outside):
         at = int(outside[0])
