@@ -135,9 +135,9 @@ def status(study: Study) -> Answer:
 def list_(storage: str, as_json: JsonOption = False) -> None:
     """List the studies in a storage, with the status of each."""
     if is_served(storage):
-        from cabai.study.remote import list_remote
+        from cabai.study.http import Server
 
-        served = list_remote(storage)
+        served = Server(storage).call("studies")
         found, damaged = served["studies"], served["damaged"]
     else:
         from cabai.study.catalogue import every

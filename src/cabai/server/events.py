@@ -16,7 +16,7 @@ from cabai import views
 from cabai.errors import StorageError, StudyNotFound
 from cabai.server.problems import SOON, problem
 from cabai.server.studies import OpenStudies
-from cabai.study.catalogue import read, revision
+from cabai.study.catalogue import revision
 from cabai.study.stored import StoredStudy
 from cabai.support.lazy import lazy
 from cabai.support.validation import InvalidInput
@@ -42,7 +42,7 @@ class Page:
             try:  # the others get the previous parts until it is done
                 made = self.made
                 if made is None or made[0] != as_of:
-                    view = read(study, "seen")
+                    view = study._read("seen")
                     made = self.made = as_of, views.fragments(view), news(view)
             finally:
                 self.maker.release()
