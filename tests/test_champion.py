@@ -17,7 +17,6 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import surplus
 from cabai.families import family_of, mirror_image
 from cabai.thresholds import Champion, Contrast, threshold_of
-from cabai.thresholds.champion import ChampionOfPairs
 from combinations import covering
 from pairs import (
     FAMILIES,
@@ -135,7 +134,7 @@ def test_with_two_arms_and_for_pairs_it_is_contrast():
     for family in FAMILIES:
         kind = family_of(family)
         one = Setup(kind, Contrast(), arms=2, delta=0.1)
-        for other in (setup_of(family, 2), Setup(kind, ChampionOfPairs(), arms=2, delta=0.1)):
+        for other in (setup_of(family, 2), Setup(kind, Champion().of_pairs, arms=2, delta=0.1)):
             for _ in range(10):
                 pulls, means = some_pair(rng, kind, 10**4)
                 found = []

@@ -17,8 +17,6 @@ from cabai.core.state import Record, Records
 from cabai.core.stopping import is_settled, surplus
 from cabai.families import family_of
 from cabai.thresholds import Champion, Contrast, Hedged
-from cabai.thresholds.champion import ChampionOfPairs
-from cabai.thresholds.hedged import HedgedOfPairs
 from folding import check_order_of_asking
 from pairs import check_never_above, check_quick_look, least_in, log_e
 from studies import check_same_pulls, new, reloaded
@@ -164,14 +162,15 @@ def test_the_least_e_is_never_above_a_scan(threshold, arms, epsilon, states, bea
 
 def test_for_pairs_and_other_numbers_of_arms_nothing_is_staked():
     rng = np.random.default_rng(3)
-    for threshold, arms in ((HedgedOfPairs, 2), (Hedged, 3), (Champion, 5), (Champion, 2), (ChampionOfPairs, 3)):
+    hedged_pairs, champion_pairs = type(Hedged().of_pairs), type(Champion().of_pairs)
+    for threshold, arms in ((hedged_pairs, 2), (Hedged, 3), (Champion, 5), (Champion, 2), (champion_pairs, 3)):
         one, other = setup_of(Contrast, arms), setup_of(threshold, arms)
         for _ in range(10):
             run, found = some_run(rng, arms, 60), []
             for setup in (one, other):
                 records, _ = state_after(setup, *run)
                 found.append(setup.bound(surplus)(Record(setup.rules), 0, *map(Record, records[:2])))
-            assert threshold not in (Hedged, HedgedOfPairs) or found[0] == found[1]
+            assert threshold not in (Hedged, hedged_pairs) or found[0] == found[1]
             for name in {"stakes", "rival_stakes"} & {*records.dtype.names}:
                 assert not records[name].any()
 

@@ -266,11 +266,9 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
 class Bets(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a", made of linear bets, reaches (K - 1)/delta.
 
-    It is proven for every distribution of rewards in a known range, and cheap if their variance is small. The test bets
-    that each reward of b is above a mean m and each reward of a below it, with many stakes at once. The e-value is the
-    smallest total worth of the bets, over all m. A bet is linear in the reward: it is fair at the true mean for any
-    distribution, and if rewards hardly vary, the best stake is large. For rewards 0 and 1 the bets are those of
-    `contrast`. See docs/theory/bets.md.
+    It is proven for every distribution of rewards in a known range, and cheap if their variance is small. The test is
+    made like `contrast`, but a bet is linear in the reward: it is fair at the true mean for any distribution, and if
+    rewards hardly vary, the best stake is large. See docs/theory/bets.md.
 
     >>> from cabai import Statistics
     >>> data = Statistics("bounded", pulls=[200, 200], rewards=[124, 116], squares=[77.06, 67.46])   # sd 0.03

@@ -7,7 +7,7 @@ Shared by the two forms of `champion`: with the tilts of `contrast` (champion.py
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -89,7 +89,6 @@ class OneTestPerArm(InOrder):
     """What `champion` adds to a test of pairs: its level and weights."""
 
     name = "champion"
-    is_pair_test: ClassVar[bool] = False  # whether it is that test, on the same records
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         found: dict[str, Any] = super().parameters(family, arms, delta)  # type: ignore[misc]

@@ -62,7 +62,7 @@ def table() -> NDArray[np.float64]:
 
 
 def prior(own: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = 1 / (1 + (np.log(own / USUAL) / WIDTH) ** 2)
+    found = tilts.prior(own, USUAL, WIDTH)
     return found / found.sum()
 
 
@@ -350,10 +350,9 @@ class Symmetric(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta, whatever the variances of the rewards.
 
     It is proven for every law that is symmetric about its mean, such as a gaussian, and each arm may have another one.
-    The test bets that each reward of b is above a mean m_b and each reward of a below a mean m_a, with many stakes at
-    once. Every stake is in units of the arm's own scale, which its first three rewards set; a bet that wins a lot also
-    pays for the square of the reward, so no variance has to be known. The e-value is the smallest total worth of the
-    bets over all m_b <= m_a. See docs/theory/symmetric.md.
+    The test is made like `contrast`, with stakes in units of the arm's own scale, which its first three rewards set; a
+    bet that wins a lot also pays for the square of the reward, so no variance has to be known. See
+    docs/theory/symmetric.md.
 
     >>> from cabai import Statistics
     >>> rewards = [3.1, 2.8, 3.3, 3.0, 2.9, 3.2, 3.1, 2.7, 3.0], [1.9, 2.2, 2.0, 1.8, 2.1, 2.3, 1.9, 2.0, 2.2]
