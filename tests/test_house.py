@@ -23,7 +23,6 @@ ROOMS = [  # from the top; each may use those before it, and itself
 ]  # fmt: skip
 ROOM_OF = {
     "hardness": "bound",
-    "figure": "plots",
     "interrupts": "support",
     "__main__": "cli",
     "quick": "cli",
