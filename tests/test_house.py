@@ -106,6 +106,7 @@ def test_one_default_everywhere():
     from typer.main import get_command
 
     from cabai import cli, policies, thresholds
+    from cabai.simulation import simulating
 
     commands = get_command(cli.app).commands
     commands |= commands["study"].commands
@@ -124,7 +125,7 @@ def test_one_default_everywhere():
     }  # fmt: skip
     of_three = {name: str(thresholds.threshold_of(None, family, 3)) for name, family in all_families().items()}
     assert of_three == dict.fromkeys(defaults, "champion")
-    assert cabai.simulation.comparing.POLICIES[0] == policies.DEFAULT
+    assert simulating.POLICIES[0] == policies.DEFAULT
 
 
 def test_nothing_that_tools_leave_behind_is_committed():
