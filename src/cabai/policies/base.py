@@ -48,7 +48,9 @@ class Policy(Named):
 
     def __post_init__(self) -> None:
         for name, (_, known) in self.choices.items():
-            one_of(known, getattr(self, name), name)
+            if getattr(self, name) not in known:
+                allowed = ", ".join(map(str, known))
+                raise InvalidInput(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
 
     @property
     def functions(self) -> tuple[Any, ...]:
@@ -78,8 +80,3 @@ class Policy(Named):
     def threshold(self, given: Threshold) -> Threshold:
         """The threshold as this policy can use it."""
         return given
-
-
-def one_of(allowed: Mapping[Any, Any], given: Any, name: str) -> None:
-    if given not in allowed:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(str, allowed))}, got {given!r}.")
