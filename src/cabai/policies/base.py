@@ -20,9 +20,7 @@ class Policy(Named):
 
     The decision is the leader: the arm in play with the best mean. `choose(arms, run, rules)` returns the arm to pull;
     `stop(arms, run, rules)` is called after each pull, once every arm has been pulled, and says whether the run is
-    over. Both are plain functions of the records in `cabai.core.state`; simulation compiles them. To keep values
-    from one pull to the next, a policy names fields with their initial values. `cabai.policy` makes a policy from
-    one function.
+    over. Both are plain functions of the records in `cabai.core.state`. `cabai.policy` makes one of a function.
 
     >>> import cabai
     >>> print(cabai.policies.policy_of("ctas(exploration=0.5)"))

@@ -29,8 +29,8 @@ from cabai.core.state import Fields
 from cabai.core.within import meeting_point_at
 from cabai.families import Family
 from cabai.support.validation import InvalidInput
+from cabai.thresholds.base import InOrder
 from cabai.thresholds.contrast import LARGE, LEAST_PRICE, NEGLIGIBLE, Contrast, is_worth_a_try, log_e
-from cabai.thresholds.in_order import InOrder
 from cabai.thresholds.tilts import PRICE, RATE, SCALES, WEIGHT, scales
 
 CONTRAST = 0.2  # the share of `contrast`, an insurance against pulls in an unusual order

@@ -14,7 +14,7 @@ import numpy as np
 from cabai.families import Family
 from cabai.families.slots import variance_at
 from cabai.support.specialise import slot
-from cabai.thresholds.in_order import InOrder
+from cabai.thresholds.base import InOrder
 
 CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
 LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
