@@ -34,7 +34,8 @@ class Policy(Named):
     cost_blind: ClassVar[bool] = False  # whether it takes every cost as 1; the real costs are still paid
     depends_on_delta: ClassVar[bool] = False  # if not, one trajectory is enough for several deltas
     tests_pairs: ClassVar[bool] = True  # whether it stops by the test of pairs of arms, if by any
-    spends_budget: ClassVar[bool] = False  # whether it plans how to spend a budget: its drops of arms prove nothing
+    # Whether it plans how to spend a budget: a run ends with the leader when the budget does, and drops prove nothing.
+    spends_budget: ClassVar[bool] = False
     arm_memory: ClassVar[Fields] = {}  # fields of each arm, kept from one pull to the next
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept

@@ -152,12 +152,10 @@ def simulate(
         raise InvalidInput(f"budget must pay for each arm once, {instance.costs.sum():g}, got {budget!r}.")
     if budget is not None and (several or epsilon or looked_for is not None or max_cost is not None):
         raise InvalidInput("budget goes with one delta, and without epsilon, another goal or max_cost.")
-    if max_pulls is None and budget is not None:
-        most_pulls = 2**62
-    elif max_pulls is None:
-        most_pulls = longest_run(instance, min(deltas), epsilon, looked_for)
-    else:
+    if max_pulls is not None:
         most_pulls = whole(max_pulls, "max_pulls", len(instance))
+    else:
+        most_pulls = 2**62 if budget is not None else longest_run(instance, min(deltas), epsilon, looked_for)
     most_cost = math.inf if max_cost is None else positive(max_cost, "max_cost")
     marks = np.array(sorted({whole(t, "grid", 1) for t in ([] if grid is None else grid)}), np.int64)
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
+from cabai.core.within import surplus
 from cabai.families import Family
 from cabai.support.specialise import apart, slot
 from cabai.support.validation import InvalidInput
@@ -316,10 +317,10 @@ class Bets(Threshold):
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
     functions: ClassVar[tuple[Any, ...]] = (
-        shown.required, shown.has_prices, keep, weigh, shown.beats, is_worth_testing, shown.surplus, is_shown, excess,
+        shown.required, shown.has_prices, keep, weigh, shown.beats, is_worth_testing, surplus, is_shown, excess,
         faintest, pair_log_e,
     )  # fmt: skip
-    within: ClassVar[tuple[Any, ...]] = shown.is_settled, shown.surplus, is_shown, excess, parts_shown
+    within: ClassVar[tuple[Any, ...]] = shown.is_settled, is_shown, excess, parts_shown
     choosing = bets_choosing.functions
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {

@@ -333,9 +333,7 @@ class Contrast(Threshold):
     functions: ClassVar[tuple[Any, ...]] = (
         shown.required, shown.has_prices, beats, is_worth_testing, surplus, may_be_shown,
     )  # fmt: skip
-    within: ClassVar[tuple[Any, ...]] = (
-        shown.is_settled, shown.is_worth_testing, shown.surplus, is_shown, excess,
-    )  # fmt: skip
+    within: ClassVar[tuple[Any, ...]] = shown.is_settled, shown.is_worth_testing, is_shown, excess
     rule_fields: ClassVar[Fields] = {
         "tilts": np.zeros((COUNT, 6)),
         "tilt_width": 0.0,

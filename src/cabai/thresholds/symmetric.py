@@ -30,6 +30,7 @@ from cabai.core.choosing import find_challenger
 from cabai.core.choosing import find_highest as find_highest_end
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
+from cabai.core.within import surplus
 from cabai.families import Family, UnknownVariance
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
@@ -364,10 +365,10 @@ class Symmetric(Threshold):
     proof = "Ville's inequality for a mixture of self-normalised tilts"
     proven_for = ("symmetric",)
     functions = (
-        shown.required, shown.has_prices, keep, weigh, shown.beats, shown.is_worth_testing, shown.surplus, is_shown,
-        excess, may_be_shown,
+        shown.required, shown.has_prices, keep, weigh, shown.beats, shown.is_worth_testing, surplus, is_shown, excess,
+        may_be_shown,
     )  # fmt: skip
-    within = shown.is_settled, shown.surplus, is_shown, excess, parts_shown
+    within = shown.is_settled, is_shown, excess, parts_shown
     choosing = find_highest, find_challenger, end_of, margin_of, coin
     rule_fields: ClassVar[Fields] = {"tilts": np.zeros((COUNT, 5))}
     arm_fields: ClassVar[Fields] = {
