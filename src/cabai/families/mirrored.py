@@ -106,10 +106,10 @@ class Mirrored(Family):
     def name(self) -> str:  # type: ignore[override]
         return f"mirrored {self.inner.name}"
 
-    parameters = property(attrgetter("inner.parameters"))  # type: ignore[assignment]
-    sets_first_aside = property(attrgetter("inner.sets_first_aside"))  # type: ignore[assignment]
-    shows_margins = property(attrgetter("inner.shows_margins"))  # type: ignore[assignment]
-    usual_tilts = property(attrgetter("inner.usual_tilts"))  # type: ignore[assignment]
+    parameters = property(attrgetter("inner.parameters"))
+    sets_first_aside = property(attrgetter("inner.sets_first_aside"))
+    shows_margins = property(attrgetter("inner.shows_margins"))
+    usual_tilts = property(attrgetter("inner.usual_tilts"))
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:

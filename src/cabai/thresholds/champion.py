@@ -167,7 +167,7 @@ class Champion(OneTestPerArm, Contrast):
     }
 
     def for_family(self, family: Family) -> Threshold:
-        found = {"bounded": ChampionBets(), "gaussian": ChampionHedged()}.get(family.key, self)
+        found: Any = {"bounded": ChampionBets(), "gaussian": ChampionHedged()}.get(family.key, self)
         return found.of_pairs if self.is_pair_test else found
 
 
