@@ -50,7 +50,7 @@ UNIT = 1.2e-16  # relative error of one rounding, and a little more
 @cache
 def table() -> NDArray[np.float64]:
     """One row per stake, largest first: W_ij = 0.3 q_i q_j (g_0 + ... + g_min(i,j)) + 0.3 f_i f_j + 0.4 l_i l_j."""
-    logs = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
+    logs = tilts.grid(LARGEST, COUNT)
     shares, gains = tilts.weights(logs, USUAL, 1.0)
     flat = (logs >= 0.02).astype(np.float64)
     leaning = np.where(logs >= 0.1, logs**0.25, 0.0)

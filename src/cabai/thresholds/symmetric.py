@@ -56,7 +56,7 @@ LEAST = 0.02  # nats, for a part that is worth nothing yet
 @cache
 def table() -> NDArray[np.float64]:
     """One row per tilt, largest first, with the q and g of `tilts`, and its weight where the other arm has no tilt."""
-    own = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
+    own = tilts.grid(LARGEST, COUNT)
     shares, gains = tilts.weights(own, USUAL, WIDTH)
     gains *= 1.0 - 2.0 * ALONE
     return np.column_stack([own, shares, gains, np.cumsum(gains), ALONE * prior(own)])
