@@ -22,7 +22,6 @@ ROOMS = [  # from the top; each may use those before it, and itself
 ]  # fmt: skip
 ROOM_OF = {
     "hardness": "bound",
-    "figure": "plots",
     "interrupts": "support",
     "__main__": "cli",
     "quick": "cli",
@@ -102,6 +101,7 @@ def test_one_default_everywhere():
     from typer.main import get_command
 
     from cabai import cli, policies, thresholds
+    from cabai.simulation import simulating
 
     commands = get_command(cli.app).commands
     commands |= commands["study"].commands
@@ -121,7 +121,7 @@ def test_one_default_everywhere():
     }  # fmt: skip
     of_three = {name: str(thresholds.threshold_of(None, family, 3)) for name, family in families.items()}
     assert of_three == dict.fromkeys(defaults, "champion")
-    assert cabai.simulation.comparing.POLICIES[0] == policies.DEFAULT
+    assert simulating.POLICIES[0] == policies.DEFAULT
 
 
 def test_nothing_that_tools_leave_behind_is_committed():

@@ -160,14 +160,3 @@ class ChampionBets(OneTestPerArm, Bets):
         super().pull_equally(b, a, arms)
         a.rival_squares, a.rival_up[:] = b.squares, b.up
         return math.log(arms - 1)  # measured: 0.9 to 1.2 times simulated costs with 3 and 10 arms
-
-    @property
-    def of_pairs(self) -> Bets:
-        return ChampionBetsOfPairs()
-
-
-@dataclass(frozen=True)
-class ChampionBetsOfPairs(ChampionBets):
-    """`bets`, on the records of `champion`: for statements about pairs of arms."""
-
-    is_pair_test = True
