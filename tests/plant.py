@@ -284,7 +284,7 @@ FAULTS = [Fault(*each) for each in [
      "test_study_durability::test_eight_processes_on_one_study"),
     ("study/log/sqlite.py", "PRAGMA synchronous = FULL", "PRAGMA synchronous = OFF",
      "test_study_durability::test_sqlite_waits_for_the_disk"),
-    ("study/log/postgres.py", "if len(self.permits) > CONNECTIONS:", "if False:",
+    ("study/log/postgres.py", "if len(self.made) > CONNECTIONS:", "if False:",
      "test_study_broken::test_threads_that_come_at_the_same_time_have_no_more_connections_than_are_allowed"),
     ("study/log/tables.py", '["DEALLOCATE ALL", *(', "[*(",
      "test_study_broken::test_statements_that_were_prepared_only_in_part_are_prepared_again"),

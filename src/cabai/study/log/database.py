@@ -52,7 +52,6 @@ class Connection(Protocol):
     """
 
     def begin(self) -> None: ...  # at the latest with the next statement
-    def give_back(self) -> None: ...
     def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]: ...
     def write(self, text: str, values: Sequence[Any] = ...) -> Any: ...
     def append(self, study: int, events: Iterable[Event]) -> None: ...
@@ -124,7 +123,7 @@ class Storage(ABC):
                     raise
                 raise
             finally:
-                connection.give_back()
+                self._give_back(connection)
 
     def _turn(self, begins: bool) -> AbstractContextManager[Any]:
         """Held by one thread at a time."""
@@ -137,6 +136,9 @@ class Storage(ABC):
     @abstractmethod
     def _undo(self, connection: Any, error: BaseException) -> None:
         """Leave nothing of what failed, and no connection in an unknown state."""
+
+    def _give_back(self, connection: Any) -> None:
+        """Keep it for the next transaction."""
 
     def commit(self, connection: Any) -> None:
         connection.commit()
@@ -166,6 +168,9 @@ class Storage(ABC):
     def close(self) -> None:
         """Close unused connections. The storage can be used again."""
 
+    def _abandon(self) -> None:
+        """In a child of a fork: let go of what is its parent's."""
+
     def is_gone(self) -> bool:
         """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""
         return False
@@ -178,19 +183,6 @@ class Storage(ABC):
             f"storage {self.url} failed: {reason} Everything acknowledged before is stored; this call was not "
             f"acknowledged.{lost}"
         )
-
-    def before_fork(self) -> None:
-        """Wait for transactions to end, and close the connections to a file: one that is open in two processes would
-        have the child believe that it holds locks which only its parent has, and write to a log that the parent
-        removed."""
-        for lock in self.locks:
-            lock.acquire()
-        if self.file is not None:
-            self.close()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        for lock in self.locks:
-            lock.release()
 
 
 DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError)
@@ -216,15 +208,24 @@ _forking: list[Storage] = []
 
 
 def _before_fork() -> None:
+    """Wait for transactions to end, and close the connections to files: one that is open in two processes would have
+    the child believe that it holds locks which only its parent has, and write to a log that the parent removed."""
     opening.acquire()
     _forking.extend(_storages)
     for storage in _forking:
-        storage.before_fork()
+        for lock in storage.locks:
+            lock.acquire()
+        if storage.file is not None:
+            storage.close()
 
 
 def _after_fork(in_child: bool = False) -> None:
     while _forking:
-        _forking.pop().after_fork(in_child=in_child)
+        storage = _forking.pop()
+        for lock in storage.locks:
+            lock.release()
+        if in_child:
+            storage._abandon()
     opening.release()
 
 
