@@ -93,17 +93,16 @@ class Storage(ABC):
 
     def _twice(self, work: Work[T], since: float | None = None, *, begins: bool = False) -> T:
         """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat."""
-        try:
+        may_be_back = True  # the server
+        while True:
             try:
                 return self._once(work, since, begins)
+            except Conflict:
+                raise
             except DatabaseError as error:
-                if not error.is_lost:
-                    raise
-            return self._once(work, since, begins)  # the server may be back
-        except Conflict:
-            raise
-        except DatabaseError as error:
-            raise self.failed(error) from error
+                if not (error.is_lost and may_be_back):
+                    raise self.failed(error) from error
+                may_be_back = False
 
     def _once(self, work: Work[T], since: float | None, begins: bool) -> T:
         with self._turn(begins):
@@ -137,7 +136,7 @@ class Storage(ABC):
     def _undo(self, connection: Any, error: BaseException) -> None:
         """Leave nothing of what failed, and no connection in an unknown state."""
 
-    def _give_back(self, connection: Any) -> None:
+    def _give_back(self, connection: Any) -> None:  # noqa: B027
         """Keep it for the next transaction."""
 
     def commit(self, connection: Any) -> None:
@@ -168,7 +167,7 @@ class Storage(ABC):
     def close(self) -> None:
         """Close unused connections. The storage can be used again."""
 
-    def _abandon(self) -> None:
+    def _abandon(self) -> None:  # noqa: B027
         """In a child of a fork: let go of what is its parent's."""
 
     def is_gone(self) -> bool:

@@ -89,7 +89,7 @@ def offer_again(transaction: Transaction, lapsed: list[Lease], asked: Asked) -> 
     state, handed = transaction.state, list[Lease]()
     for pull in lapsed:
         if len(handed) < asked.pulls and state.affords(pull.arm, without=1):
-            with warnings.noticed_lapse(transaction, pull.arm):
+            with warnings.noticed(transaction, pull.arm, lapsed=pull.expires > 0):  # else it was released
                 transaction.add(OFFER, pull=pull.number, worker=asked.worker, request=asked.request)
             handed.append(pull)
     return handed
