@@ -149,7 +149,7 @@ class Evidence(Accounts):
         everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
         if ordered["pulls"] == 0 or isinstance(self.settings.family, StandIn):
             return everything
-        if a in self.summed and self.settings.family.sets_first_aside:
+        if self.summed[a] and self.settings.family.sets_first_aside:
             return everything
         if isinstance(self.setup.threshold, (Bets, Symmetric)):
             level = levels.log_parts(self.settings, a) + math.log(2 / self.settings.delta)

@@ -86,8 +86,6 @@ class RaceState(Accounts):
     def _amend(self, event: Event) -> None:
         before, scores = self.settings, self.race.scores
         super()._amend(event)
-        for _ in range(len(before.arms), len(self.settings.arms)):
-            self.join()
         if (self.settings.epsilon, self.settings.arms) != (before.epsilon, before.arms):  # other tests, the same scores
             self._race = self._new_race()
             self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
