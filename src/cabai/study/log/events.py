@@ -63,8 +63,9 @@ def check_event(event: Event, settings: Any) -> None:
             return
         if (reward is None) == (event.words is None) or not is_amount(event.cost):
             raise wrong(event, "reward", "cost", "words")
+        is_number = type(reward) in (int, float) and math.isfinite(reward)  # type: ignore[arg-type]
         if reward is not None and not (
-            is_number(reward) and ("family" in settings.own or settings.family.allows_reward(reward))
+            is_number and ("family" in settings.own or settings.family.allows_reward(reward))
         ):
             raise wrong(event, "reward")
     elif kind == COUNTS:
@@ -87,9 +88,5 @@ def wrong(event: Event, *fields: str) -> ValueError:
     return ValueError(f"its event {event.place} ({event.kind}) has {found}")
 
 
-def is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def is_amount(value: Any) -> bool:
-    return is_number(value) and value >= 0
+    return type(value) in (int, float) and 0 <= value < math.inf

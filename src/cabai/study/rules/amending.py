@@ -41,9 +41,8 @@ def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
         given["metadata"] = {arm: both[arm] for arm in before.arms if both.get(arm) is not None}
     changes = changed(before, given, again=by.endswith(RUN))  # what a run says is logged even if it was said before
     if changes and ended is not None and ended.words in ENDED and set(changes) != {"metadata"}:
-        raise InvalidInput(
-            f"study {transaction.row.name!r} {ENDED[ended.words]}: only its metadata can still be amended."
-        )
+        why = f"study {transaction.row.name!r} {ENDED[ended.words]}"
+        raise InvalidInput(f"{why}: only its metadata can still be amended.")
     add(transaction, changes, by)
 
 
@@ -81,10 +80,8 @@ def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
     if leader is None or within is None:
         raise InvalidInput(f"nothing is proven yet about the leader of study {name!r}: there is nothing to accept.")
     if epsilon is not None and within > epsilon:
-        raise InvalidInput(
-            f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best, got epsilon "
-            f"{epsilon:g}: accept that much, or go on."
-        )
+        proven = f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best"
+        raise InvalidInput(f"{proven}, got epsilon {epsilon:g}: accept that much, or go on.")
     is_joint = settings.reserve is None and settings.decides_by_pairs
     error = settings.error if is_joint else 2 * settings.delta
     transaction.add(STOP, words=ACCEPTED, arm=leader, reward=max(1 - error, 0.0), cost=within, worker=by)

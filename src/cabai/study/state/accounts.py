@@ -75,9 +75,7 @@ class Verdict(NamedTuple):
 
 
 class Accounts:
-    """A state: a fold over the events of a log. Only `take` changes it.
-
-    Each kind of study adds what the rules leave to it:
+    """A state: a fold over the events of a log. Only `take` changes it. Each kind of study adds:
 
     - `bill`; `rewards_told`, the number of pulls of each arm that returned a reward that was paid for here; `leader`,
       by the results that count; `in_play`; `running_costs`, with goal cheapest, inf where they are not known
@@ -86,8 +84,7 @@ class Accounts:
     - `verdict()`, the decision that the results which count show; `confidence()`, 1 - the smallest delta at which the
       leader would have been decided for by now; `closest()`, the rival that the leader is furthest from beating, the
       evidence against it, and what is required; `lead(b, a)`, how much better than a the arm b is on average
-    - `estimate()`, what is still to come before it decides, as far as that can be told
-    - `overflows(arm, reward, cost)`, whether these, added to what was told before, are too large for a double
+    - `estimate()`, what is still to come; `overflows(arm, reward, cost)`, whether sums become too large for a double
     - `result(event, lease)`: a pull has returned something, or failed; its accounts are settled
     """
 

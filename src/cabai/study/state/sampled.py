@@ -89,8 +89,7 @@ class SampledState(Evidence):
 
     @property
     def rewards_told(self) -> NDArray[np.int64]:
-        told: NDArray[np.int64] = self.told_view.arms["pulls"]
-        return told
+        return self.told_view.arms["pulls"]  # type: ignore[no-any-return]
 
     @property
     def has_waiting(self) -> bool:
@@ -107,8 +106,7 @@ class SampledState(Evidence):
 
     @property
     def in_play(self) -> NDArray[Any]:
-        in_play: NDArray[Any] = self.ordered.arms["in_play"]
-        return in_play
+        return self.ordered.arms["in_play"]  # type: ignore[no-any-return]
 
     @property
     def unbeaten(self) -> NDArray[Any]:
@@ -142,16 +140,15 @@ class SampledState(Evidence):
     def _alone(self, events: Sequence[Event], begin: int) -> int:
         """How many of the next pulls one worker made, one by one, up to the next point of the history."""
         settings, busy = self.settings, self.pulls or self.has_waiting or self.ended or self.decided
-        if busy or not self.told_view.everything_pulled:
+        if busy or self.through != self.asked or not self.told_view.everything_pulled:
             return 0
         if settings.own or settings.reserve is not None or settings.dropped or settings.certified_pulls is not None:
             return 0  # not cabai's own code, or other rules for some arms
         count, most = 0, min((len(events) - begin) // 2, self.next_point - self.told)
         while count < most:
             asked, told = events[begin + 2 * count], events[begin + 2 * count + 1]
-            if asked.kind != ASK or told.kind != TELL or told[3:5] != asked[3:5] or told.reward is None:
-                break
-            if asked.pull != self.asked + 1 + count or self.through + 1 + count != asked.pull:
+            is_one = asked.kind == ASK and told.kind == TELL and asked.pull == self.asked + 1 + count
+            if not is_one or told[3:5] != asked[3:5] or told.reward is None:
                 break
             count += 1
         return count
@@ -174,8 +171,8 @@ class SampledState(Evidence):
         last = told[taken - 1]
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
-        self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
-        self._pairs = {}
+        self.place, self.last_result = last.place, last.time
+        self._pairs, self._ahead, self._choice = {}, None, None
         self.decided = taken < count or self._decides()
         if self.told >= self.next_point:
             self.points.append(Point.of(self, last.time))
@@ -325,19 +322,24 @@ class SampledState(Evidence):
     def _amend(self, event: Event) -> None:
         before = self.settings
         super()._amend(event)
-        for arm in self.settings.dropped[len(before.dropped) :]:
-            self._drop(self.settings.arms.index(arm))
-        is_new_test = (self.settings.dropped, self.settings.epsilon) != (before.dropped, before.epsilon)
-        if (self.settings.epsilon, self.settings.budget) != (before.epsilon, before.budget):
-            self._reset_policy()
+        now = self.settings
+        for arm in now.dropped[len(before.dropped) :]:
+            self._drop(now.arms.index(arm))
+        if any(getattr(now, name) != getattr(before, name) for name in ("arms", "dropped", "epsilon", "budget")):
+            for view in self.views:  # the arms to choose from are others, or the budget: forget earlier choices
+                self._forget(view)
+                view.run["rival"] = -1
+                if now.spends_budget:  # a new plan, in which arms that were dropped are back
+                    view.arms["in_play"], view.run["left"] = self.here, np.count_nonzero(self.here)
+                    view.find_leader()
         self.count()
+        is_new_test = (now.dropped, now.epsilon) != (before.dropped, before.epsilon)
         if is_new_test and not self.decided and self.ended is None:
             self.decided = self._decides()
 
     def _drop(self, a: int) -> None:
         """Drop arm a by hand, whatever it has returned; its pulls under way are withdrawn."""
         self.here[a] = False
-        self._reset_policy()
         for view in self.views:
             view.run["left"] -= int(view.arms[a]["in_play"])
             view.arms[a]["in_play"] = 0
@@ -354,16 +356,6 @@ class SampledState(Evidence):
             view.run["left"] += 1
             view._is_complete = False
         self.here = np.append(self.here, True)
-        self._reset_policy()
-
-    def _reset_policy(self) -> None:
-        """Forget earlier choices: from now on, the arms to choose from, or the budget, are others."""
-        for view in self.views:
-            self._forget(view)
-            view.run["rival"] = -1
-            if self.settings.spends_budget:  # a new plan, in which arms that were dropped are back
-                view.arms["in_play"], view.run["left"] = self.here, np.count_nonzero(self.here)
-                view.find_leader()
 
     # The test.
 
