@@ -286,7 +286,7 @@ FAULTS = [Fault(*each) for each in [
      "test_study_durability::test_sqlite_waits_for_the_disk"),
     ("study/log/postgres.py", "if len(self.made) > CONNECTIONS:", "if False:",
      "test_study_broken::test_threads_that_come_at_the_same_time_have_no_more_connections_than_are_allowed"),
-    ("study/log/tables.py", '["DEALLOCATE ALL", *(', "[*(",
+    ("study/log/tables.py", '    "DEALLOCATE ALL",', '    "SELECT 1",',
      "test_study_broken::test_statements_that_were_prepared_only_in_part_are_prepared_again"),
     ("study/catalogue.py", "else found.id == study", "else False",
      "test_study_durability::test_what_is_created_imported_or_deleted_as_the_connection_breaks_is_so_once"),

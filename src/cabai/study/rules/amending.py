@@ -24,6 +24,7 @@ ENDED = {
     BY_HAND: "was stopped by hand",
     CERTIFICATE: "has reached the end of its threshold's certificate",
 }
+CHALLENGE = " Once it is decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
 
 
 def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
@@ -111,7 +112,7 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
     if before.reserve is None:
         raise InvalidInput(
             f"study {name!r} was created without a reserve, a part of delta for arms that join later, such as "
-            f"reserve=0.1.{challenge(before)}"
+            f"reserve=0.1.{'' if before.items is None else CHALLENGE}"
         )
     check_runs(transaction)
     if arm in before.dropped:
@@ -129,16 +130,11 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
     add(transaction, changed(before, after), by)
 
 
-def challenge(settings: Settings) -> str:
-    more = " Once it is decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
-    return "" if settings.items is None else more
-
-
 def check_runs(transaction: Transaction) -> None:
     """Refuse to change the arms of a study that has stopped."""
     ended = transaction.state.ended
     if ended is not None:
-        more = challenge(transaction.state.settings)
+        more = "" if transaction.state.settings.items is None else CHALLENGE
         more = more if ended.words in ENDED else " Raise its budget with amend() first."
         raise InvalidInput(f"study {transaction.row.name!r} has stopped: its arms can no longer change.{more}")
 

@@ -37,8 +37,7 @@ class RaceState(Accounts):
         assert settings.items is not None
         arms, self.items = len(settings.arms), settings.items
         self.order = self.items.order(settings.seed)  # the item at each position
-        self.position = np.empty_like(self.order)  # of each item
-        self.position[self.order] = np.arange(len(self.order))
+        self.position = np.argsort(self.order)  # of each item
         self.bill = 0.0
         self.busy: list[set[int]] = [set() for _ in range(arms)]  # positions that are being evaluated
         self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
