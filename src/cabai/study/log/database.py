@@ -150,10 +150,8 @@ class Storage(ABC):
                 return True
         elif not names & {"cabai_study", "cabai_version"}:
             return False
-        raise StorageError(
-            f"storage {self.url} was made by another version of cabai: export its studies with that version, and "
-            "import them here. Nothing was changed."
-        )
+        why = f"storage {self.url} was made by another version of cabai"
+        raise StorageError(f"{why}: export its studies with that version, and import them here. Nothing was changed.")
 
     def make_tables(self, connection: Connection) -> None:
         """Make the tables, unless another process has just made them."""
@@ -196,10 +194,8 @@ def reading(name: str, storage: str, *, own: bool = False) -> Iterator[None]:
         if own and isinstance(error, InvalidInput):
             raise
         reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-        raise StorageError(
-            f"the study {name!r} in {storage} is damaged: {reason}. Restore the storage from a copy, or delete the "
-            "study."
-        ) from error
+        what = f"the study {name!r} in {storage} is damaged: {reason}"
+        raise StorageError(f"{what}. Restore the storage from a copy, or delete the study.") from error
 
 
 _storages: weakref.WeakSet[Storage] = weakref.WeakSet()

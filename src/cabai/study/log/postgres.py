@@ -12,7 +12,6 @@ from typing import Any
 
 import psycopg
 
-from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.study.log.events import Event
@@ -22,7 +21,6 @@ from cabai.support.validation import InvalidInput
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
-NO_EVENT = (None,)
 AT_A_TIME = 10_000  # statements in one message
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
 
@@ -92,7 +90,7 @@ class PostgresConnection:
             cursor.nextset()
         now = cursor.fetchone()
         cursor.nextset()
-        return (0.0, []) if now is None else (float(now[0]), cursor.fetchall() or [NO_EVENT])
+        return (0.0, []) if now is None else (float(now[0]), cursor.fetchall() or [(None,)])
 
     def commit(self) -> None:
         """Write, and end the transaction, in one message. (A pipeline takes the client half as long again.)"""
@@ -162,11 +160,8 @@ class PostgresStorage(database.Storage):
                 if not any(words in str(error) for words in NO_CONNECTION_LEFT):
                     raise DatabaseError(error) from error
                 if time.monotonic() > deadline:
-                    raise StorageError(
-                        f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
-                        "processes at a time, or raise the server's max_connections. Everything acknowledged "
-                        "before is stored; this call was not acknowledged."
-                    ) from error
+                    why = f"it had no free connection for {database.PATIENCE:g} seconds: run fewer processes at a time"
+                    raise DatabaseError(f"{why}, or raise the server's max_connections.") from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 1.0)
 

@@ -59,7 +59,7 @@ class SqliteConnection:
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
-            return self.driver.execute(text, values).fetchall()
+            return self.driver.execute(text, values).fetchall()  # type: ignore[no-any-return]
         except sqlite3.Error as error:
             raise (Conflict if isinstance(error, sqlite3.IntegrityError) else DatabaseError)(error) from error
 

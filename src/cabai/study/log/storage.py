@@ -13,9 +13,8 @@ from cabai.support.validation import InvalidInput
 
 MEMORY = "memory"
 KINDS = "memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-# psycopg2 is another driver for the same servers: its URLs mean the same.
-POSTGRES_DRIVERS = ("", "psycopg", "psycopg2")
-DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": POSTGRES_DRIVERS, "postgres": POSTGRES_DRIVERS}
+DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": ("", "psycopg", "psycopg2")}  # which all mean the same
+DRIVERS["postgres"] = DRIVERS["postgresql"]
 
 # As it is shown, without the password and the options, where there may be a password too; and how to connect.
 ServerURL = tuple[str, dict[str, Any]]

@@ -78,9 +78,11 @@ def read_one(settings: Settings, arm: str, given: Any) -> Sum:
     a, cost = settings.arms.index(arm), given[2] if len(given) == 3 else None
     if cost is not None:
         cost = (not_negative if known or not pulls else positive)(cost, f"cost of arm {arm!r}")
-    elif settings.costs is None:
+    elif settings.costs is not None:
+        cost = settings.costs[a] * pulls
+    else:
         raise InvalidInput(f"the counts of arm {arm!r} need a cost: the study has no known costs.")
-    return Sum(a, pulls, float(reward), settings.costs[a] * pulls if cost is None else cost)
+    return Sum(a, pulls, float(reward), cost)
 
 
 def tell(transaction: Transaction, sums: Sequence[Sum], period: str, following: int | None) -> dict[str, float]:

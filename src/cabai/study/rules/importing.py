@@ -27,17 +27,16 @@ if TYPE_CHECKING:
     from cabai.study.stored import StoredStudy
 
 Rows = list[tuple[str, Mapping[str, Any]]]  # each with where it is
-DECLARE = (
-    "set unseen=True (--unseen) if both are true: nobody looked at these data when choosing the arms and settings of "
-    "this study, and they are everything that was observed of these arms, with nothing left out because of its value. "
-    "Otherwise there is no guarantee: create the study without them."
-)
 
 
 def observations(source: Any, settings: Settings, *, unseen: Any) -> list[Event]:
     """The first events of a study that begins with these observations, in the order of asking."""
     if unseen is not True:
-        raise InvalidInput(f"to import observations, {DECLARE}")
+        raise InvalidInput(
+            "to import observations, set unseen=True (--unseen) if both are true: nobody looked at these data when "
+            "choosing the arms and settings of this study, and nothing that was observed of these arms was left out "
+            "because of its value. Otherwise there is no guarantee: create the study without them."
+        )
     check_use(settings)
     rows, origin = study_rows(source) if hasattr(source, "observations") else sheet_rows(source)
     if rows and "pull" in rows[0][1]:  # exported by a study

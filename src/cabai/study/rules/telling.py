@@ -84,11 +84,10 @@ def stop_at_limit(transaction: Transaction) -> None:
     limits = most.max_cost, most.max_pulls, most.certified_pulls
     if state.ended is not None or limits == (None, None, None) or state.live.any():
         return
-    why = state.limit()
-    if most.max_cost is not None:
-        arm = None if state.is_spent else state.next_if_idle()
-        if state.is_spent or (arm is not None and not state.affords(arm)):
-            why = MAX_COST
+    why, is_spent = state.limit(), state.is_spent
+    arm = None if is_spent or most.max_cost is None else state.next_if_idle()
+    if is_spent or (arm is not None and not state.affords(arm)):
+        why = MAX_COST
     if why is not None:
         transaction.end(why)
 

@@ -89,7 +89,7 @@ class SampledState(Evidence):
 
     @property
     def rewards_told(self) -> NDArray[np.int64]:
-        return self.told_view.arms["pulls"]  # type: ignore[no-any-return]
+        return self.told_view.arms["pulls"]
 
     @property
     def has_waiting(self) -> bool:
@@ -106,7 +106,7 @@ class SampledState(Evidence):
 
     @property
     def in_play(self) -> NDArray[Any]:
-        return self.ordered.arms["in_play"]  # type: ignore[no-any-return]
+        return self.ordered.arms["in_play"]
 
     @property
     def unbeaten(self) -> NDArray[Any]:
@@ -131,11 +131,11 @@ class SampledState(Evidence):
         begin = 0
         while begin < len(events):
             count = self._alone(events, begin)
-            if count >= FEW:
-                begin += self._replay(events, begin, count)
-            else:
-                super().take_all(events[begin : begin + max(2 * count, 1)])
-                begin += max(2 * count, 1)
+            taken = self._replay(events, begin, count) if count >= FEW else 0
+            if not taken:
+                taken = max(2 * count, 1)
+                super().take_all(events[begin : begin + taken])
+            begin += taken
 
     def _alone(self, events: Sequence[Event], begin: int) -> int:
         """How many of the next pulls one worker made, one by one, up to the next point of the history."""
@@ -154,20 +154,19 @@ class SampledState(Evidence):
         return count
 
     def _replay(self, events: Sequence[Event], begin: int, count: int) -> int:
-        """Take that many pulls; returns the number of events that were taken."""
-        told = events[begin + 1 : begin + 2 * count : 2]
-        known, settings = self.settings.steering_costs, self.settings
+        """Take that many pulls; returns the number of events that were taken: none, if that is not compiled."""
+        settings, told = self.settings, events[begin + 1 : begin + 2 * count : 2]
         for event in told:
             check_event(event, settings)
         pulled = np.array([event.arm for event in told], np.int64)
         rewards = np.array([settings.seen(event.reward) for event in told])  # type: ignore[arg-type]
         costs = np.array([event.cost for event in told], np.float64)
+        known = settings.steering_costs
         counted = costs if known is None else np.array(known)[pulled]
         view, sums = self.told_view, (self.offers, self.spent, self.largest_cost, self.squares)
         taken = settings.kernels.replay(view.arms, view.run, (pulled, rewards, counted, costs), sums)
         if taken is None:
-            super().take_all(events[begin : begin + 2 * count])
-            return 2 * count
+            return 0
         last = told[taken - 1]
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
@@ -301,8 +300,8 @@ class SampledState(Evidence):
             return
         missing = next((pull.number for pull in self.pulls.values() if not pull.withdrawn), self.asked + 1)
         while self.waiting and self.waiting[0][0] < missing:
-            self.through, *result = heapq.heappop(self.waiting)
-            self._observe(self.ordered, *result)
+            self.through, a, reward, cost = heapq.heappop(self.waiting)
+            self._observe(self.ordered, a, reward, cost)
             self.decided = self._decides()
             if self.decided:
                 return
