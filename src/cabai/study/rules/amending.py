@@ -100,7 +100,7 @@ def drop(transaction: Transaction, arm: str, by: str) -> None:
         raise InvalidInput(f"only two arms are left: without {arm!r} there is nothing to compare. To end, use stop().")
     if before.reserve is None and 2 * before.delta >= 1:
         raise InvalidInput(
-            f"without a reserve, a decision after a drop is wrong with probability at most 2 delta = "
+            "without a reserve, a decision after a drop is wrong with probability at most 2 delta = "
             f"{2 * before.delta:g}, which says nothing. If arms may be dropped, create the study with a reserve or a "
             "delta below 0.5."
         )

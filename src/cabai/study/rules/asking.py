@@ -97,9 +97,8 @@ def hand_out(transaction: Transaction, handed: list[Lease], asked: Asked) -> str
     state = transaction.state
     why = f"the budget of study {transaction.row.name!r} is used up by pulls under way ({len(state.pulls)})"
     while len(handed) < asked.pulls and state.limit() is None:
-        found = state.choose(
-            asked.extra, asked.pulls if asked.batch else 0, handed[0].arm if asked.batch and handed else None
-        )
+        of_batch = handed[0].arm if asked.batch and handed else None
+        found = state.choose(asked.extra, asked.pulls * asked.batch, of_batch)
         if found is None:
             return str(state.why_none)
         arm, item = found

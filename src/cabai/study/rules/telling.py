@@ -37,7 +37,8 @@ def tell(transaction: Transaction, results: Sequence[Result]) -> None:
 def add_result(transaction: Transaction, pull: Lease, result: Result, kind: str = TELL) -> None:
     settings, failed = transaction.state.settings, result.failed
     cost = cost_of(settings, pull.arm, result)
-    check_size(transaction.state, pull.arm, result.reward, cost)
+    if kind == TELL:  # who asks cannot help that a lost pull is paid
+        check_size(transaction.state, pull.arm, result.reward, cost)
     may_warn = failed is not None or isinstance(settings.family, Gaussian) or settings.full_cost is not None
     with warnings.noticed(transaction, pull.arm, failed) if may_warn else nullcontext():
         transaction.add(kind, pull=pull.number, arm=pull.arm, item=pull.item, reward=result.reward, cost=cost,
