@@ -117,10 +117,7 @@ def test_it_is_refused_where_it_would_void_the_proof(options, message):
         (f"pull,arm,reward,cost\nx-{'9' * 5000},a,1,1\n", "a pull's id ends in its number"),
         ("arm,reward,cost,pulls\na,1,1,2.5\n", "row 2: pulls of arm 'a' must be a whole number of at least 0, got 2.5"),
         ("arm,reward,cost,pulls\na,0,1,0\n", "row 2: at least one arm must have been pulled"),
-        (
-            "arm,reward,cost,pulls\na,1.9,1,3\n",
-            "row 2: reward of arm 'a' must be a whole number of at least 0, got 1.9",
-        ),
+        ("arm,reward,cost,pulls\na,1.9,1,3\n", "row 2: reward of arm 'a' must be a whole number .*, got 1.9"),
         ("arm,reward,cost,pulls\na,4,1,3\n", "row 2: arm 'a' was pulled 3 times"),
         ("arm,reward,cost,pulls\na,1,1,9e15\nb,1,1,9e15\n", "too many pulls: there must be fewer than 2"),
         ("arm,reward,cost,failed\na,1,1,no luck\n", "row 2: a failed pull has no reward, got 1"),

@@ -63,10 +63,9 @@ def check_event(event: Event, settings: Any) -> None:
             return
         if (reward is None) == (event.words is None) or not is_amount(event.cost):
             raise wrong(event, "reward", "cost", "words")
-        is_number = type(reward) in (int, float) and math.isfinite(reward)  # type: ignore[arg-type]
-        if reward is not None and not (
-            is_number and ("family" in settings.own or settings.family.allows_reward(reward))
-        ):
+        is_reward = type(reward) in (int, float) and math.isfinite(reward)  # type: ignore[arg-type]
+        is_reward = is_reward and ("family" in settings.own or settings.family.allows_reward(reward))
+        if not (reward is None or is_reward):
             raise wrong(event, "reward")
     elif kind == COUNTS:
         low, high = settings.family.mean_range
