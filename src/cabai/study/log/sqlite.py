@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from cabai.errors import StorageError
@@ -135,11 +134,13 @@ class SqliteStorage(database.Storage):
         return self.identity is not None and self.identity != self._identity()
 
     def _identity(self) -> tuple[int, int] | None:
-        with suppress(OSError):
-            if self.file is not None:
-                found = os.stat(self.file)
-                return found.st_dev, found.st_ino
-        return None
+        if self.file is None:
+            return None
+        try:
+            found = os.stat(self.file)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def failed(self, error: DatabaseError) -> StorageError:
         if self.file is not None and not os.path.isdir(os.path.dirname(self.file)):
