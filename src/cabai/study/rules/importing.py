@@ -72,7 +72,7 @@ def study_rows(study: Any) -> tuple[Rows, str]:
     """The observations of another study."""
     if study.settings.items is not None:
         raise InvalidInput(f"study {study.name!r} has items: reuse its scores with cabai.evaluate(..., reuse=...).")
-    joined = study._renewed().joined
+    joined = study._read("settings")[0].joined
     if joined:
         raise InvalidInput(
             f"arm {joined[0]!r} joined study {study.name!r} later, perhaps because of what others had returned: its "
