@@ -24,11 +24,11 @@ def close(prefix: str) -> None:
 def looked(opened: Any, text: str, values: tuple = ()) -> list[tuple]:
     """The rows that a statement returns, in a separate transaction, without the storage's own code."""
     if opened.url.startswith("postgresql"):
-        with psycopg.connect(**opened.pool.options) as connection:
+        with psycopg.connect(**opened.options) as connection:
             cursor = connection.execute(text.replace("?", "%s"), values)
             return cursor.fetchall() if cursor.description else []
     if opened.file is None:
-        with opened.writing:
+        with opened.writer.turn:
             return opened.writer.driver.execute(text, values).fetchall()
     driver = sqlite3.connect(opened.file, isolation_level=None, timeout=60)
     try:

@@ -260,14 +260,14 @@ def test_statements_that_were_prepared_only_in_part_are_prepared_again(url, post
     study.ask()
     storage = study._storage
     storage.close()
-    connection = storage.pool.connection()
+    connection = storage.connection()
     connection.execute("SET lock_timeout = 100")
-    storage.pool.give_back(connection)
+    storage._give_back(connection)
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE cabai_event IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StorageError, match="lock timeout"):
             study.ask()
-    assert connection in storage.pool.idle
+    assert connection in storage.idle
     assert connection.execute("SELECT name FROM pg_prepared_statements").fetchall() == [("cabai_lock",)]
     assert study.ask().number == 2
 
@@ -276,20 +276,20 @@ def test_statements_that_were_prepared_only_in_part_are_prepared_again(url, post
 def test_threads_that_come_at_the_same_time_have_no_more_connections_than_are_allowed(url):
     threads = 4 * CONNECTIONS
     studies = [create_study(f"{i}", arms=["a", "b"], family="bernoulli", storage=url) for i in range(threads)]
-    pool, begin = studies[0]._storage.pool, threading.Barrier(threads)
-    studies[0]._storage.close()
+    storage, begin = studies[0]._storage, threading.Barrier(threads)
+    storage.close()
 
     def ask(study: Study) -> int:
         begin.wait()
         study.ask()
-        return len(pool.made)
+        made = [each() for each in list(storage.made.data)]
+        return sum(each is not None and each.driver is not None for each in made)
 
     with ThreadPoolExecutor(threads) as workers:
         assert max(workers.map(ask, studies)) <= CONNECTIONS
-    assert len(pool.made) == len(pool.permits) == len(pool.idle)
-    pool.close()
-    assert not pool.made
-    assert not pool.permits
+    assert len(storage.made) == len(storage.idle)
+    storage.close()
+    assert not storage.made
 
 
 @POSTGRES

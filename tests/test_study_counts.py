@@ -84,7 +84,7 @@ BAD = [
     ({"x": (1, 1, 1)}, "must be a dictionary that maps names of arms"),
     ({"a": 5}, r"counts of arm 'a' must be \(pulls, reward, cost\)"),
     ({"a": (5, 3, None)}, "need a cost"),
-    ({"a": (5, 6, 1.0)}, "was pulled 5 times: its rewards, 0 or 1 each, cannot sum to 6"),
+    ({"a": (5, 6, 1.0)}, "was pulled 5 times: its bernoulli rewards cannot sum to 6"),
     ({"a": (5, -1, 1.0)}, "reward of arm 'a' must be a whole number of at least 0"),
     ({"a": (5.5, 1, 1.0)}, "pulls of arm 'a' must be a whole number"),
     ({"a": (5, 1, -1.0)}, "cost of arm 'a' must be positive"),

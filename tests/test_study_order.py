@@ -136,7 +136,8 @@ def test_results_that_waited_leave_a_policy_nothing_wrong_to_remember(clock):
     for _ in range(150):
         state = study._current.look(lambda state: state.trial())
         waited += state.has_waiting
-        state._reset_policy()
+        state._forget(state.told_view)
+        state.told_view.run["rival"] = -1
         expected = state.choose_after([sum(pull.arm == arm for pull in under_way) for arm in study.arms])
         pull = study.ask()
         assert pull.arm == study.arms[expected]

@@ -133,7 +133,7 @@ def test_the_patience_of_a_call_counts_from_its_own_beginning(url: str, monkeypa
         raise psycopg.OperationalError("sorry, too many clients already")
 
     monkeypatch.setattr(database, "PATIENCE", 2.0)
-    monkeypatch.setattr(study._storage.pool, "connection", connect)
+    monkeypatch.setattr(study._storage, "connection", connect)
     started = time.monotonic()
     with Held(study) as held:
         for i, pull in enumerate(first):

@@ -52,7 +52,6 @@ class Connection(Protocol):
     """
 
     def begin(self) -> None: ...  # at the latest with the next statement
-    def give_back(self) -> None: ...
     def fetch(self, text: str, values: Sequence[Any] = ...) -> list[Any]: ...
     def write(self, text: str, values: Sequence[Any] = ...) -> Any: ...
     def append(self, study: int, events: Iterable[Event]) -> None: ...
@@ -94,17 +93,16 @@ class Storage(ABC):
 
     def _twice(self, work: Work[T], since: float | None = None, *, begins: bool = False) -> T:
         """If the connection breaks, `work` is run once more on a new one: so it must be safe to repeat."""
-        try:
+        may_be_back = True  # the server
+        while True:
             try:
                 return self._once(work, since, begins)
+            except Conflict:
+                raise
             except DatabaseError as error:
-                if not error.is_lost:
-                    raise
-            return self._once(work, since, begins)  # the server may be back
-        except Conflict:
-            raise
-        except DatabaseError as error:
-            raise self.failed(error) from error
+                if not (error.is_lost and may_be_back):
+                    raise self.failed(error) from error
+                may_be_back = False
 
     def _once(self, work: Work[T], since: float | None, begins: bool) -> T:
         with self._turn(begins):
@@ -124,7 +122,7 @@ class Storage(ABC):
                     raise
                 raise
             finally:
-                connection.give_back()
+                self._give_back(connection)
 
     def _turn(self, begins: bool) -> AbstractContextManager[Any]:
         """Held by one thread at a time."""
@@ -138,6 +136,9 @@ class Storage(ABC):
     def _undo(self, connection: Any, error: BaseException) -> None:
         """Leave nothing of what failed, and no connection in an unknown state."""
 
+    def _give_back(self, connection: Any) -> None:  # noqa: B027
+        """Keep it for the next transaction."""
+
     def commit(self, connection: Any) -> None:
         connection.commit()
 
@@ -149,10 +150,8 @@ class Storage(ABC):
                 return True
         elif not names & {"cabai_study", "cabai_version"}:
             return False
-        raise StorageError(
-            f"storage {self.url} was made by another version of cabai: export its studies with that version, and "
-            "import them here. Nothing was changed."
-        )
+        why = f"storage {self.url} was made by another version of cabai"
+        raise StorageError(f"{why}: export its studies with that version, and import them here. Nothing was changed.")
 
     def make_tables(self, connection: Connection) -> None:
         """Make the tables, unless another process has just made them."""
@@ -165,6 +164,9 @@ class Storage(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close unused connections. The storage can be used again."""
+
+    def _abandon(self) -> None:  # noqa: B027
+        """In a child of a fork: let go of what is its parent's."""
 
     def is_gone(self) -> bool:
         """Whether the database's file was deleted, or another put in its place, so that what is written is lost."""
@@ -179,19 +181,6 @@ class Storage(ABC):
             f"acknowledged.{lost}"
         )
 
-    def before_fork(self) -> None:
-        """Wait for transactions to end, and close the connections to a file: one that is open in two processes would
-        have the child believe that it holds locks which only its parent has, and write to a log that the parent
-        removed."""
-        for lock in self.locks:
-            lock.acquire()
-        if self.file is not None:
-            self.close()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        for lock in self.locks:
-            lock.release()
-
 
 DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError)
 
@@ -205,10 +194,8 @@ def reading(name: str, storage: str, *, own: bool = False) -> Iterator[None]:
         if own and isinstance(error, InvalidInput):
             raise
         reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-        raise StorageError(
-            f"the study {name!r} in {storage} is damaged: {reason}. Restore the storage from a copy, or delete the "
-            "study."
-        ) from error
+        what = f"the study {name!r} in {storage} is damaged: {reason}"
+        raise StorageError(f"{what}. Restore the storage from a copy, or delete the study.") from error
 
 
 _storages: weakref.WeakSet[Storage] = weakref.WeakSet()
@@ -216,15 +203,24 @@ _forking: list[Storage] = []
 
 
 def _before_fork() -> None:
+    """Wait for transactions to end, and close the connections to files: one that is open in two processes would have
+    the child believe that it holds locks which only its parent has, and write to a log that the parent removed."""
     opening.acquire()
     _forking.extend(_storages)
     for storage in _forking:
-        storage.before_fork()
+        for lock in storage.locks:
+            lock.acquire()
+        if storage.file is not None:
+            storage.close()
 
 
 def _after_fork(in_child: bool = False) -> None:
     while _forking:
-        _forking.pop().after_fork(in_child=in_child)
+        storage = _forking.pop()
+        for lock in storage.locks:
+            lock.release()
+        if in_child:
+            storage._abandon()
     opening.release()
 
 

@@ -63,9 +63,9 @@ def check_event(event: Event, settings: Any) -> None:
             return
         if (reward is None) == (event.words is None) or not is_amount(event.cost):
             raise wrong(event, "reward", "cost", "words")
-        if reward is not None and not (
-            is_number(reward) and ("family" in settings.own or settings.family.allows_reward(reward))
-        ):
+        is_reward = type(reward) in (int, float) and math.isfinite(reward)  # type: ignore[arg-type]
+        is_reward = is_reward and ("family" in settings.own or settings.family.allows_reward(reward))
+        if not (reward is None or is_reward):
             raise wrong(event, "reward")
     elif kind == COUNTS:
         low, high = settings.family.mean_range
@@ -87,9 +87,5 @@ def wrong(event: Event, *fields: str) -> ValueError:
     return ValueError(f"its event {event.place} ({event.kind}) has {found}")
 
 
-def is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def is_amount(value: Any) -> bool:
-    return is_number(value) and value >= 0
+    return type(value) in (int, float) and 0 <= value < math.inf

@@ -12,7 +12,6 @@ from typing import Any
 
 import psycopg
 
-from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.study.log.events import Event
@@ -22,32 +21,36 @@ from cabai.support.validation import InvalidInput
 NO_CONNECTION_LEFT = ("too many clients", "too many connections", "slots are reserved", "no more connections allowed")
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 IDLE, INERROR = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
-NO_EVENT = (None,)
 AT_A_TIME = 10_000  # statements in one message
 CONNECTIONS = 8  # of a process, at most: many threads share them, since a server has not many
-prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # connections for which `tables.PREPARE` was executed
 
 
 class Driver(psycopg.Connection[Any]):
     """A connection that is closed when nobody has it: Ctrl-C can come before it is given back."""
-
-    permit: Permit | None = None
 
     def __del__(self) -> None:  # type: ignore[override]
         if hasattr(self, "pgconn"):  # else Ctrl-C came as it was made
             self.close()
 
 
-class Permit:
-    """To make one of the connections that a process may have."""
-
-
 class PostgresConnection:
     """One of the connections that the threads of a process share."""
 
-    def __init__(self, driver: Any, pool: Pool) -> None:
-        self.driver, self.pool, self.cursor = driver, pool, driver.cursor()
+    driver: Any = None
+    is_prepared = False  # whether `tables.PREPARE` was executed
+
+    def __init__(self) -> None:
         self.pending: list[str] = []  # sent before the next read, or with the commit: each message takes a while
+
+    def connect(self, options: Mapping[str, Any]) -> None:
+        """Commits are on the disk when they return, and transactions that hang are ended after a while, whatever the
+        server's defaults. Transactions are begun by hand; psycopg prepares nothing: else, as it rolls back, it forgets
+        what we prepared."""
+        self.driver = driver = Driver.connect(**options, autocommit=True, prepare_threshold=None)
+        patience = f"{database.PATIENCE * 1000:.0f}"
+        driver.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
+        if driver.execute("SHOW synchronous_commit").fetchall() == [("off",)]:
+            driver.execute("SET synchronous_commit = on")
 
     def begin(self) -> None:
         self.pending = [BEGIN]
@@ -66,17 +69,16 @@ class PostgresConnection:
         for event in events:
             if len(self.pending) == AT_A_TIME:
                 self.send()
-            values = ", ".join(["NULL" if each is None else self.literal(each) for each in event])
-            self.pending.append(f"EXECUTE cabai_append ({study}, {values})")
+            self.pending.append(f"EXECUTE cabai_append ({', '.join(map(self.literal, (study, *event)))})")
 
     def now(self) -> float:
         return float(self.fetch(f"SELECT {tables.NOW}")[0][0])
 
     def prepare(self) -> None:
         """What is prepared by hand is not planned again."""
-        if self.driver not in prepared:
+        if not self.is_prepared:
             self.execute(tables.PREPARE)
-            prepared.add(self.driver)
+            self.is_prepared = True
 
     def lock(self, study: int, after: int) -> tuple[float, list[Any]]:
         """All in one message. Not by a pipeline: after that, the server would not end a transaction that hangs."""
@@ -88,7 +90,7 @@ class PostgresConnection:
             cursor.nextset()
         now = cursor.fetchone()
         cursor.nextset()
-        return (0.0, []) if now is None else (float(now[0]), cursor.fetchall() or [NO_EVENT])
+        return (0.0, []) if now is None else (float(now[0]), cursor.fetchall() or [(None,)])
 
     def commit(self) -> None:
         """Write, and end the transaction, in one message. (A pipeline takes the client half as long again.)"""
@@ -103,7 +105,7 @@ class PostgresConnection:
 
     def execute(self, text: str, values: Sequence[Any] | None = None) -> Any:
         try:
-            return self.cursor.execute(text, values)
+            return self.driver.execute(text, values)
         except psycopg.Error as error:
             kind = Conflict if isinstance(error, psycopg.IntegrityError) else DatabaseError
             raise kind(error, is_lost=bool(self.driver.closed)) from error
@@ -118,36 +120,38 @@ class PostgresConnection:
             raise DatabaseError("text cannot contain NUL.")
         return psycopg.pq.Escaping(self.driver.pgconn).escape_literal(value.encode()).decode()
 
-    def give_back(self) -> None:
-        self.pool.give_back(self.driver)
-
 
 class PostgresStorage(database.Storage):
+    """Its connections are idle or in use. (psycopg's own pool has threads, which a fork loses, and tells a wrong
+    password only as a time-out.) No lock counts them: one that Ctrl-C has made nobody's is closed, and gone."""
+
     kind = tables.POSTGRES
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         """The URL as it may be shown, and the arguments of a connection."""
-        self.url, self.pool = url, Pool(options)
+        self.url, self.options = url, {**options, "client_encoding": "UTF8"}
+        self._begin()
         super().__init__()
+
+    def _begin(self) -> None:
+        self.made: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()  # all that are open, or being made
+        self.idle: list[PostgresConnection] = []
 
     def _undo(self, connection: PostgresConnection, error: BaseException) -> None:
         driver = connection.driver
-        if driver.closed:
-            self.pool.close()  # the others are lost too, perhaps
-        elif isinstance(error, Exception):
-            try:
+        if isinstance(error, Exception) and not driver.closed:
+            with suppress(psycopg.Error):
                 driver.rollback()
-            except psycopg.Error:
-                driver.close()
-        else:  # Ctrl-C, at any moment
-            driver.close()
+                return
+        driver.close()  # after Ctrl-C, at any moment; or it is lost, and so are the others, perhaps
+        self.close()
 
     def _connection(self, since: float | None, begins: bool) -> PostgresConnection:
         """If this process, or the server, has none left, wait until others give one back."""
         deadline, pause = (time.monotonic() if since is None else since) + database.PATIENCE, 0.002
         while True:
             try:
-                return PostgresConnection(self.pool.connection(), self.pool)
+                return self.connection()
             except UnicodeError:
                 raise InvalidInput(f"storage {self.url} names a host that cannot exist.") from None
             except psycopg.ProgrammingError:
@@ -156,92 +160,51 @@ class PostgresStorage(database.Storage):
                 if not any(words in str(error) for words in NO_CONNECTION_LEFT):
                     raise DatabaseError(error) from error
                 if time.monotonic() > deadline:
-                    raise StorageError(
-                        f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
-                        "processes at a time, or raise the server's max_connections. Everything acknowledged "
-                        "before is stored; this call was not acknowledged."
-                    ) from error
+                    why = f"it had no free connection for {database.PATIENCE:g} seconds: run fewer processes at a time"
+                    raise DatabaseError(f"{why}, or raise the server's max_connections.") from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 1.0)
 
-    def close(self) -> None:
-        self.pool.close()
-
-    def after_fork(self, *, in_child: bool) -> None:
-        if in_child:  # the parent's connections are its own
-            self.pool.abandon()
-
-
-class Pool:
-    """The connections of a process to one server. (psycopg's own pool has threads, which a fork loses, and tells a
-    wrong password only as a time-out.) No lock counts them: one that Ctrl-C has made nobody's is closed, and gone."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self.options = options
-        self.made: weakref.WeakSet[Any] = weakref.WeakSet()  # all that are open
-        self.permits: weakref.WeakSet[Permit] = weakref.WeakSet()  # of these, and of those that are being made
-        self.idle: list[Any] = []
-
-    def connection(self) -> Any:
-        while True:
-            try:
-                driver = self.idle.pop()
-            except IndexError:
-                return self.connect()
-            if not driver.closed and driver.pgconn.transaction_status == IDLE:
-                return driver
-            self.forget(driver)
-
-    def connect(self) -> Any:
-        """A new one, unless there are too many; several threads may come here at the same time. Commits are on the disk
-        when they return, and transactions that hang are ended after a while, whatever the server's defaults."""
-        permit, driver = Permit(), None
+    def connection(self) -> PostgresConnection:
+        """An idle one, or a new one unless there are too many; several threads may come here at the same time."""
+        with suppress(IndexError):
+            return self.idle.pop()
+        connection = PostgresConnection()
         try:
-            self.permits.add(permit)
-            if len(self.permits) > CONNECTIONS:
+            self.made.add(connection)
+            if len(self.made) > CONNECTIONS:
                 raise psycopg.OperationalError("too many connections of this process are in use")
-            # Transactions are begun by hand. Psycopg prepares nothing: else, as it rolls back, it forgets what we
-            # prepared.
-            options = {**self.options, "client_encoding": "UTF8"}
-            driver = Driver.connect(**options, autocommit=True, prepare_threshold=None)
-            driver.permit = permit
-            self.made.add(driver)
-            patience = f"{database.PATIENCE * 1000:.0f}"
-            driver.execute(f"SET lock_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}")
-            if driver.execute("SHOW synchronous_commit").fetchall() == [("off",)]:
-                driver.execute("SET synchronous_commit = on")
+            connection.connect(self.options)
         except BaseException:
-            self.permits.discard(permit)
-            if driver is not None:
-                self.forget(driver)
+            self._forget(connection)
             raise
-        return driver
+        return connection
 
-    def give_back(self, driver: Any) -> None:
-        if driver not in self.made:  # it was made before a fork
+    def _give_back(self, connection: PostgresConnection) -> None:
+        if connection not in self.made:  # it was made before a fork
             return
-        if driver.closed or driver.pgconn.transaction_status != IDLE:  # Ctrl-C, as it was undone
-            self.forget(driver)
-        else:
-            self.idle.append(driver)
+        connection.pending = []
+        if connection.driver.pgconn.transaction_status == IDLE:
+            self.idle.append(connection)
+        else:  # it is closed, or Ctrl-C came as it was undone
+            self._forget(connection)
 
-    def forget(self, driver: Any) -> None:
-        self.made.discard(driver)
-        driver.permit = None
-        with suppress(psycopg.Error):
-            driver.close()
+    def _forget(self, connection: PostgresConnection) -> None:
+        self.made.discard(connection)
+        if connection.driver is not None:
+            connection.driver.close()
 
     def close(self) -> None:
         with suppress(IndexError):
             while True:
-                self.forget(self.idle.pop())
+                self._forget(self.idle.pop())
 
-    def abandon(self) -> None:
-        """In a fork: let go of the parent's sockets without closing them, or its locks stay if it is killed."""
+    def _abandon(self) -> None:
+        """Let go of the parent's sockets without closing them, or its locks stay if it is killed."""
         nothing = os.open(os.devnull, os.O_RDWR)
         self.abandoned = list(self.made)  # never closed here
-        for driver in self.abandoned:
+        for connection in self.abandoned:
             with suppress(Exception):
-                os.dup2(nothing, driver.pgconn.socket, inheritable=False)
+                os.dup2(nothing, connection.driver.pgconn.socket, inheritable=False)
         os.close(nothing)
-        self.made, self.permits, self.idle = weakref.WeakSet(), weakref.WeakSet(), []
+        self._begin()

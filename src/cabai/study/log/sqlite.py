@@ -23,34 +23,45 @@ from cabai.study.log.events import Event
 PAUSE = (0.001, 0.006)  # seconds between two tries for the write lock, from and to
 
 
-def plain_error(error: sqlite3.Error) -> DatabaseError:
-    return (Conflict if isinstance(error, sqlite3.IntegrityError) else DatabaseError)(error)
-
-
 class SqliteConnection:
-    """A connection to a file, or to a database in memory; SQLite itself tries for `patience` seconds to get a lock."""
+    """A connection to a file, or to a database in memory, made when it is needed; threads use it in turn."""
 
-    def __init__(self, file: str | None, patience: float) -> None:
-        self.driver = driver = sqlite3.connect(
-            file or ":memory:", timeout=database.PATIENCE, isolation_level=None, check_same_thread=False
-        )
+    driver: Any = None
+
+    def __init__(self, file: str | None) -> None:
+        self.file, self.turn = file, threading.RLock()
+
+    def connect(self, patience: float) -> None:
+        """SQLite itself tries for `patience` seconds to get a lock."""
         try:
-            driver.execute("PRAGMA foreign_keys = ON")
-            driver.execute("PRAGMA synchronous = FULL")
+            driver = sqlite3.connect(
+                self.file or ":memory:", timeout=database.PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise DatabaseError(error) from error
+        self._end = weakref.finalize(self, driver.close)  # of a storage that nobody uses any more
+        self.driver = driver
+        try:
+            self.fetch("PRAGMA foreign_keys = ON")
+            self.fetch("PRAGMA synchronous = FULL")
             modes = ("PRAGMA journal_mode", "PRAGMA journal_mode = WAL")  # SQLite does not wait its turn for the second
-            if file is not None and not any(self.execute_unlocked(text).fetchone()[0] == "wal" for text in modes):
-                raise sqlite3.OperationalError("write-ahead logging is not possible in this folder")
-            driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+            if self.file and not any(self.fetch_unlocked(text) == [("wal",)] for text in modes):
+                raise DatabaseError("write-ahead logging is not possible in this folder")
+            self.fetch(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
         except BaseException:
-            driver.close()
+            self.close()
             raise
-        weakref.finalize(self, driver.close)  # of a storage that nobody uses any more
+
+    def close(self) -> None:
+        if self.driver is not None:
+            self._end()
+            self.driver = None
 
     def fetch(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
-            return self.driver.execute(text, values).fetchall()
+            return self.driver.execute(text, values).fetchall()  # type: ignore[no-any-return]
         except sqlite3.Error as error:
-            raise plain_error(error) from error
+            raise (Conflict if isinstance(error, sqlite3.IntegrityError) else DatabaseError)(error) from error
 
     write = fetch
 
@@ -69,27 +80,21 @@ class SqliteConnection:
         last to come is served first; here all that wait have the same chance."""
         if self.driver.in_transaction:  # it was left so because Ctrl-C came while it was undone
             self.driver.rollback()
-        try:
-            self.execute_unlocked("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise plain_error(error) from error
+        self.fetch_unlocked("BEGIN IMMEDIATE")
 
-    def execute_unlocked(self, text: str) -> sqlite3.Cursor:
+    def fetch_unlocked(self, text: str) -> list[Any]:
         """Execute a statement, as soon as no other process has the lock that it needs."""
         deadline = time.monotonic() + database.PATIENCE
         while True:
             try:
-                return self.driver.execute(text)
-            except sqlite3.Error as error:
+                return self.fetch(text)
+            except DatabaseError as error:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
             time.sleep(random.uniform(*PAUSE))
 
     def commit(self) -> None:
         self.fetch("COMMIT")  # which is kept prepared; that of the driver is not
-
-    def give_back(self) -> None:
-        """The storage keeps it."""
 
 
 class SqliteStorage(database.Storage):
@@ -102,36 +107,28 @@ class SqliteStorage(database.Storage):
         self.identity: tuple[int, int] | None = None  # of the file, once it is prepared
         # Threads of one process that write queue here, which is quicker than polling. Those that read do not wait for
         # them, unless they share the one connection of a database in memory.
-        self.writing = threading.RLock()
-        self.reading = self.writing if self.file is None else threading.RLock()
-        self.locks = self.writing, self.reading
-        self.writer: SqliteConnection | None = None  # kept for the next thread: connecting takes a while
-        self.reader: SqliteConnection | None = None
+        self.writer = SqliteConnection(self.file)
+        self.reader = self.writer if self.file is None else SqliteConnection(self.file)
+        self.locks = self.writer.turn, self.reader.turn
         super().__init__()
         self.identity = self._identity()
 
     def _turn(self, begins: bool) -> Any:
-        return self.writing if begins else self.reading
+        return (self.writer if begins else self.reader).turn
 
     def _connection(self, since: float | None, begins: bool) -> SqliteConnection:
         if self.is_gone():
             raise StorageError(f"storage {self.url} was deleted or replaced while it was in use; load it again.")
-        name = "writer" if begins or self.file is None else "reader"
-        found: SqliteConnection | None = getattr(self, name)
-        if found is None:
-            try:
-                found = SqliteConnection(self.file, 0.0 if begins else database.PATIENCE)
-            except sqlite3.Error as error:
-                raise plain_error(error) from error
-            setattr(self, name, found)
+        found = self.writer if begins else self.reader
+        if found.driver is None:
+            found.connect(0.0 if begins else database.PATIENCE)
         return found
 
     def _undo(self, connection: SqliteConnection, error: BaseException) -> None:
         if self.file is None:
             connection.driver.rollback()
         else:
-            setattr(self, "writer" if connection is self.writer else "reader", None)
-            connection.driver.close()
+            connection.close()
 
     def is_gone(self) -> bool:
         return self.identity is not None and self.identity != self._identity()
@@ -151,10 +148,7 @@ class SqliteStorage(database.Storage):
         return super().failed(error)
 
     def close(self) -> None:
-        for name, lock in (("writer", self.writing), ("reader", self.reading)):
-            if lock.acquire(blocking=False):
-                connection: SqliteConnection | None = getattr(self, name)
-                setattr(self, name, None)
-                if connection is not None:
-                    connection.driver.close()
-                lock.release()
+        for connection in (self.writer, self.reader):
+            if connection.turn.acquire(blocking=False):
+                connection.close()
+                connection.turn.release()

@@ -13,9 +13,8 @@ from cabai.support.validation import InvalidInput
 
 MEMORY = "memory"
 KINDS = "memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-# psycopg2 is another driver for the same servers: its URLs mean the same.
-POSTGRES_DRIVERS = ("", "psycopg", "psycopg2")
-DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": POSTGRES_DRIVERS, "postgres": POSTGRES_DRIVERS}
+DRIVERS = {"sqlite": ("", "pysqlite"), "postgresql": ("", "psycopg", "psycopg2")}  # which all mean the same
+DRIVERS["postgres"] = DRIVERS["postgresql"]
 
 # As it is shown, without the password and the options, where there may be a password too; and how to connect.
 ServerURL = tuple[str, dict[str, Any]]
@@ -55,15 +54,6 @@ def checked_url(url: Any) -> str | ServerURL | None:
         raise InvalidInput("storage must be a URL of ordinary characters, got one with NUL or broken characters in it.")
     if url in (MEMORY, "memory:", "memory://"):
         return None
-    plain = re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^?]*)", url)
-    if plain or url in ("sqlite://", "sqlite+pysqlite://"):
-        path = plain[1] if plain else ""
-        return None if path in ("", ":memory:") else path
-    return server_url(url)
-
-
-def server_url(url: str) -> ServerURL:
-    """A database of a PostgreSQL server, as PostgreSQL's own library reads it; anything else is refused."""
     scheme, mark, rest = url.partition("://")
     backend, _, driver = scheme.lower().partition("+")
     if not mark or backend not in DRIVERS:
@@ -72,8 +62,15 @@ def server_url(url: str) -> ServerURL:
         raise InvalidInput(
             f"storage {backend}+{driver}:// names a driver that cabai does not use: write {backend}://... instead."
         )
-    if backend == "sqlite":
+    if backend != "sqlite":
+        return server_url(url, rest)
+    if "?" in rest or rest[:1] not in ("", "/"):
         raise InvalidInput(f"storage sqlite:// takes a file and nothing else: {KINDS}.")
+    return None if rest in ("", "/", "/:memory:") else rest[1:]
+
+
+def server_url(url: str, rest: str) -> ServerURL:
+    """A database of a PostgreSQL server, as PostgreSQL's own library reads it."""
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 

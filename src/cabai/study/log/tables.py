@@ -51,10 +51,7 @@ NAMES = "SELECT name FROM cabai_study ORDER BY number"
 FIND_TOKEN = "SELECT id FROM cabai_study WHERE token = ?"
 ADD_STUDY = f"INSERT INTO cabai_study ({', '.join(COLUMNS)}, tests) VALUES (?, ?, ?, ?, ?, ?, ?)"
 DELETE_STUDY = "DELETE FROM cabai_study WHERE id = ?"
-# PostgreSQL. Who has waited for the lock must see what was committed meanwhile: so the events are read in a statement
-# of their own, sent in the same message. The clock is the database's, since those of workers may be wrong.
 NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-LOCK = f"SELECT {NOW} FROM cabai_study WHERE id = ? FOR UPDATE"
 TESTS = "SELECT tests FROM cabai_study WHERE id = ?"
 KEEP_TESTS = "UPDATE cabai_study SET tests = ? WHERE id = ?"
 
@@ -63,27 +60,24 @@ FROM_STUDY = (  # one row of nulls if there are no events; none if there is no s
     f"SELECT {', '.join(f'cabai_event.{name}' for name in Event._fields)} FROM cabai_study AS one "
     "LEFT JOIN cabai_event ON study = one.id AND"
 )
-# Of a study that is locked, so that it exists: without the join it is planned once, and not for each new place.
-TAIL = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND place > ? ORDER BY place"
 EVENTS = f"{FROM_STUDY} place > ? WHERE one.id = ? ORDER BY place"
 SOME_EVENTS = f"{EVENTS} LIMIT ?"
-APPEND = f"INSERT INTO cabai_event (study, {FIELDS}) VALUES (?{', ?' * len(Event._fields)})"
+INTO = f"INSERT INTO cabai_event (study, {FIELDS}) VALUES"
+APPEND = f"{INTO} (?{', ?' * len(Event._fields)})"
 STOPS_AND_AMENDMENTS = f"{FROM_STUDY} kind IN ('stop', 'amend') WHERE one.id = ? ORDER BY place"
 LAST_PLACE = "SELECT (SELECT max(place) FROM cabai_event WHERE study = one.id) FROM cabai_study AS one WHERE id = ?"
 LAST_PLACES = (  # of all studies
     "SELECT id, coalesce((SELECT max(place) FROM cabai_event WHERE study = one.id), 0) FROM cabai_study AS one "
     "ORDER BY number"
 )
-RESULT = (
-    f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"
-)
-EVENT_AT = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND place = ?"
-PERIOD = f"SELECT {FIELDS} FROM cabai_event WHERE study = ? AND request = ? AND kind = 'counts'"
-MOST_REASONS = 20
-FAILURES = (  # by arm and reason, the most frequent first
+OF_STUDY = f"SELECT {FIELDS} FROM cabai_event WHERE study = ?"
+RESULT = f"{OF_STUDY} AND pull = ? AND kind IN ('tell', 'lose', 'counts', 'import')"
+EVENT_AT = f"{OF_STUDY} AND place = ?"
+PERIOD = f"{OF_STUDY} AND request = ? AND kind = 'counts'"
+FAILURES = (  # by arm and reason, the most frequent twenty
     "SELECT arm, words, count(*) AS times, max(time) AS last FROM cabai_event WHERE study = ? "
     "AND place <= ? AND kind IN ('tell', 'lose', 'import') AND words IS NOT NULL GROUP BY arm, words "
-    f"ORDER BY times DESC, last DESC, arm LIMIT {MOST_REASONS}"
+    "ORDER BY times DESC, last DESC, arm LIMIT 20"
 )
 
 SNAPSHOT = "SELECT place, state FROM cabai_snapshot WHERE study = ? AND version = ?"
@@ -92,15 +86,12 @@ KEEP_SNAPSHOT = (
     "DO UPDATE SET version = excluded.version, place = excluded.place, state = excluded.state"
 )
 
-
-def numbered(text: str) -> str:
-    """A statement as PostgreSQL prepares it."""
-    first, *rest = text.split("?")
-    return first + "".join(f"${i}{part}" for i, part in enumerate(rest, 1))
-
-
-# What is planned once for each connection to PostgreSQL.
-PREPARED = {"cabai_lock": LOCK, "cabai_tail": TAIL, "cabai_append": APPEND}
-PREPARE = "; ".join(  # again, if it was cut off in the middle: by a time limit, say
-    ["DEALLOCATE ALL", *(f"PREPARE {name} AS {numbered(text)}" for name, text in PREPARED.items())]
-)
+# What is planned once for each connection to PostgreSQL. Who has waited for the lock must see what was committed
+# meanwhile: so the events are read in a statement of their own, sent in the same message; without a join to the study,
+# or they would be planned for each new place. The clock is the database's, since those of workers may be wrong.
+PREPARE = "; ".join([
+    "DEALLOCATE ALL",  # it was cut off in the middle, perhaps: by a time limit, say
+    f"PREPARE cabai_lock AS SELECT {NOW} FROM cabai_study WHERE id = $1 FOR UPDATE",
+    f"PREPARE cabai_tail AS {OF_STUDY} AND place > $2 ORDER BY place".replace("?", "$1"),
+    f"PREPARE cabai_append AS {INTO} ({', '.join(f'${i}' for i in range(1, len(Event._fields) + 2))})",
+])  # fmt: skip

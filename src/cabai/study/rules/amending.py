@@ -15,7 +15,7 @@ from cabai.study.current import Transaction
 from cabai.study.log.events import ACCEPTED, AMEND, BY_HAND, CERTIFICATE, DECISIONS, EVIDENCE, MAX_PULLS, STOP
 from cabai.study.rules.telling import stop_at_limit
 from cabai.study.settings import RUN, Settings, checked_arms
-from cabai.support.validation import InvalidInput, shown
+from cabai.support.validation import InvalidInput, check_names, shown
 from cabai.thresholds import Calibrated
 
 ENDED = {
@@ -24,35 +24,33 @@ ENDED = {
     BY_HAND: "was stopped by hand",
     CERTIFICATE: "has reached the end of its threshold's certificate",
 }
+CHALLENGE = " Once it is decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
 
 
 def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
     """Change settings; a study that stopped at a limit continues if that limit is no longer reached."""
     before, ended = transaction.state.settings, transaction.state.ended
-    certified = before.certified_pulls
-    if certified is not None and given.get(MAX_PULLS, 0) > certified:
-        raise InvalidInput(
-            f"the certificate of the threshold ends after {certified} pulls: max_pulls can be at most {certified}, "
-            f"got {given[MAX_PULLS]}."
-        )
+    certified, most = before.certified_pulls, given.get(MAX_PULLS, 0)
+    if certified is not None and most > certified:
+        why = f"the certificate of the threshold ends after {certified} pulls"
+        raise InvalidInput(f"{why}: max_pulls can be at most {certified}, got {most}.")
     if "epsilon" in given:
         given["epsilon"] = raised(before, given["epsilon"])
     if "metadata" in given:
-        if not set(given["metadata"]) <= set(before.arms):
-            raise InvalidInput(
-                f"metadata must be a dictionary with names of arms as keys ({', '.join(before.arms)}), got "
-                f"{shown(given['metadata'])}."
-            )
+        check_names(given["metadata"], before.arms, "arm in metadata")
         both = before.metadata | given["metadata"]
         given["metadata"] = {arm: both[arm] for arm in before.arms if both.get(arm) is not None}
-    changes = {name: [getattr(before, name), value] for name, value in given.items()}
-    if not by.endswith(RUN):  # what a run says is logged even if it was said before
-        changes = {name: [old, new] for name, (old, new) in changes.items() if old != new}
+    changes = changed(before, given, again=by.endswith(RUN))  # what a run says is logged even if it was said before
     if changes and ended is not None and ended.words in ENDED and set(changes) != {"metadata"}:
-        raise InvalidInput(
-            f"study {transaction.row.name!r} {ENDED[ended.words]}: only its metadata can still be amended."
-        )
+        why = f"study {transaction.row.name!r} {ENDED[ended.words]}"
+        raise InvalidInput(f"{why}: only its metadata can still be amended.")
     add(transaction, changes, by)
+
+
+def changed(before: Settings, after: Mapping[str, Any], *, again: bool = False) -> dict[str, list[Any]]:
+    """By the name of a setting, its value before and after; those that stay the same only to say them `again`."""
+    both = {name: [getattr(before, name), value] for name, value in after.items()}
+    return {name: [old, new] for name, (old, new) in both.items() if again or old != new}
 
 
 def add(transaction: Transaction, changes: Mapping[str, Any], by: str) -> None:
@@ -75,20 +73,16 @@ def accept(transaction: Transaction, epsilon: float | None, by: str) -> None:
     if ended is not None and ended.words in DECISIONS:
         return
     if settings.goal != BEST:
-        raise InvalidInput(
-            f"study {name!r} looks for goal {settings.goal!r}: that its likely answer is close to the best says "
-            "nothing about what arms cost, so there is nothing to accept."
-        )
+        why = "that the likely answer is close to the best says nothing about what arms cost"
+        raise InvalidInput(f"study {name!r} looks for goal {settings.goal!r}: {why}, so there is nothing to accept.")
     leader = state.leader if ended is None else ended.arm
-    shown = None if leader is None else known_of(state, leader)
-    within = None if shown is None else shown.within
+    known = None if leader is None else known_of(state, leader)
+    within = None if known is None else known.within
     if leader is None or within is None:
         raise InvalidInput(f"nothing is proven yet about the leader of study {name!r}: there is nothing to accept.")
     if epsilon is not None and within > epsilon:
-        raise InvalidInput(
-            f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best, got epsilon "
-            f"{epsilon:g}: accept that much, or go on."
-        )
+        proven = f"{settings.arms[leader]!r} is only proven to be at most {within:.4g} worse than the best"
+        raise InvalidInput(f"{proven}, got epsilon {epsilon:g}: accept that much, or go on.")
     is_joint = settings.reserve is None and settings.decides_by_pairs
     error = settings.error if is_joint else 2 * settings.delta
     transaction.add(STOP, words=ACCEPTED, arm=leader, reward=max(1 - error, 0.0), cost=within, worker=by)
@@ -103,24 +97,22 @@ def drop(transaction: Transaction, arm: str, by: str) -> None:
         return
     check_runs(transaction)
     if len(before.arms) - len(before.dropped) == 2:
-        raise InvalidInput(
-            f"only two arms are left: without {arm!r} there is nothing to compare. To end the study, use stop()."
-        )
+        raise InvalidInput(f"only two arms are left: without {arm!r} there is nothing to compare. To end, use stop().")
     if before.reserve is None and 2 * before.delta >= 1:
         raise InvalidInput(
-            f"without a reserve, a decision after {arm!r} is dropped is wrong with probability at most 2 delta = "
-            f"{2 * before.delta:g}, which says nothing. If arms may be dropped, create the study with a reserve or "
-            "with a delta below 0.5."
+            "without a reserve, a decision after a drop is wrong with probability at most 2 delta = "
+            f"{2 * before.delta:g}, which says nothing. If arms may be dropped, create the study with a reserve or a "
+            "delta below 0.5."
         )
-    add(transaction, {"dropped": [before.dropped, (*before.dropped, arm)]}, by)
+    add(transaction, changed(before, {"dropped": (*before.dropped, arm)}), by)
 
 
 def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: Any, by: str) -> None:
     before, name = transaction.state.settings, transaction.row.name
     if before.reserve is None:
         raise InvalidInput(
-            f"study {name!r} was created without a reserve: no part of delta is left for an arm that joins later. If "
-            f"arms may join, create the study with a reserve, such as reserve=0.1.{challenge(before)}"
+            f"study {name!r} was created without a reserve, a part of delta for arms that join later, such as "
+            f"reserve=0.1.{'' if before.items is None else CHALLENGE}"
         )
     check_runs(transaction)
     if arm in before.dropped:
@@ -131,25 +123,18 @@ def add_arm(transaction: Transaction, arm: str, cost: float | None, metadata: An
         raise InvalidInput(f"there is already an arm {arm!r}.")
     names, kept = checked_arms({**{name: before.metadata.get(name) for name in before.arms}, arm: metadata})
     if (cost is None) != (before.costs is None):
-        known = "was created with known costs: give cost=... for the new arm too"
-        raise InvalidInput(f"study {name!r} {known if cost is None else 'measures costs: leave cost out'}.")
+        what = "was created with known costs: give cost=..." if cost is None else "measures costs: leave cost out"
+        raise InvalidInput(f"study {name!r} {what}.")
     costs = None if before.costs is None else checked_costs([*before.costs, cost], names, "costs")
     after = {"arms": names, "costs": costs, "metadata": kept, "joined": (*before.joined, arm)}
-    changes = {name: [getattr(before, name), value] for name, value in after.items()}
-    add(transaction, {name: [old, new] for name, (old, new) in changes.items() if old != new}, by)
-
-
-def challenge(settings: Settings) -> str:
-    if settings.items is None:
-        return ""
-    return " Once it is decided, new arms can challenge its winner: cabai.evaluate(..., join=...)."
+    add(transaction, changed(before, after), by)
 
 
 def check_runs(transaction: Transaction) -> None:
     """Refuse to change the arms of a study that has stopped."""
     ended = transaction.state.ended
     if ended is not None:
-        more = challenge(transaction.state.settings)
+        more = "" if transaction.state.settings.items is None else CHALLENGE
         more = more if ended.words in ENDED else " Raise its budget with amend() first."
         raise InvalidInput(f"study {transaction.row.name!r} has stopped: its arms can no longer change.{more}")
 

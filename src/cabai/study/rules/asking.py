@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from cabai.settings import FAIL
 from cabai.study.current import Transaction
+from cabai.study.given import Result
 from cabai.study.log.events import ASK, LOSE, MAX_COST, OFFER, RENEW, WITHDRAW
 from cabai.study.rules import warnings
+from cabai.study.rules.telling import add_result
 from cabai.study.state.accounts import Lease
 
 LAPSED = "the lease ended without a result"
@@ -65,9 +67,9 @@ def handed_before(transaction: Transaction, asked: Asked) -> list[Lease]:
 
 def settle_lapsed(transaction: Transaction) -> None:
     """Withdraw lapsed pulls that are not needed, and fail those not offered again: both may decide, or drop arms."""
-    state, is_settled = transaction.state, False
-    while not is_settled:
-        is_settled = True
+    state, seen = transaction.state, -1
+    while seen < state.place:  # until all were looked at and nothing was changed
+        seen = state.place
         for pull in [pull for pull in state.waited_for() if pull.expires <= transaction.now]:
             if state.ended is not None:
                 return
@@ -75,13 +77,8 @@ def settle_lapsed(transaction: Transaction) -> None:
                 continue
             if not state.wants(pull.arm):
                 transaction.add(WITHDRAW, pull=pull.number)
-                is_settled = False
             elif state.settings.on_lapse == FAIL and pull.expires > 0:  # it was not released
-                cost = state.settings.costs[pull.arm] if state.settings.costs is not None else 0.0
-                with warnings.noticed(transaction, pull.arm, LAPSED):
-                    transaction.add(LOSE, pull=pull.number, arm=pull.arm, item=pull.item, cost=cost,
-                                    worker=pull.worker, words=LAPSED)  # fmt: skip
-                is_settled = False
+                add_result(transaction, pull, Result(pull.number, failed=LAPSED), LOSE)
 
 
 def offer_again(transaction: Transaction, lapsed: list[Lease], asked: Asked) -> list[Lease]:
@@ -89,7 +86,7 @@ def offer_again(transaction: Transaction, lapsed: list[Lease], asked: Asked) -> 
     state, handed = transaction.state, list[Lease]()
     for pull in lapsed:
         if len(handed) < asked.pulls and state.affords(pull.arm, without=1):
-            with warnings.noticed_lapse(transaction, pull.arm):
+            with warnings.noticed(transaction, pull.arm, lapsed=pull.expires > 0):  # else it was released
                 transaction.add(OFFER, pull=pull.number, worker=asked.worker, request=asked.request)
             handed.append(pull)
     return handed
@@ -100,16 +97,14 @@ def hand_out(transaction: Transaction, handed: list[Lease], asked: Asked) -> str
     state = transaction.state
     why = f"the budget of study {transaction.row.name!r} is used up by pulls under way ({len(state.pulls)})"
     while len(handed) < asked.pulls and state.limit() is None:
-        found = state.choose(
-            asked.extra, asked.pulls if asked.batch else 0, handed[0].arm if asked.batch and handed else None
-        )
+        of_batch = handed[0].arm if asked.batch and handed else None
+        found = state.choose(asked.extra, asked.pulls * asked.batch, of_batch)
         if found is None:
             return str(state.why_none)
         arm, item = found
         if not state.affords(arm):
             if state.live[arm] and not state.knows_cost[arm]:
-                name = state.settings.arms[arm]
-                what = f"a pull of arm {name!r}" if item is None else f"an evaluation of {name!r}"
+                what = f"{'a pull of arm' if item is None else 'an evaluation of'} {state.settings.arms[arm]!r}"
                 why = f"the cost of {what} is not known yet, and the first one is under way"
             break
         transaction.add(

@@ -15,7 +15,7 @@ from cabai.errors import AlreadyTold
 from cabai.families import Bernoulli, Bounded, Poisson
 from cabai.study.current import Transaction
 from cabai.study.log import tables
-from cabai.study.log.events import COUNTS, LIMITS, Event
+from cabai.study.log.events import COUNTS, LIMITS
 from cabai.study.rules import warnings
 from cabai.study.rules.asking import settle_lapsed
 from cabai.study.rules.telling import check_size, stop_at_limit
@@ -23,7 +23,7 @@ from cabai.study.settings import Settings
 from cabai.study.state.accounts import ROUNDING
 from cabai.study.state.sampled import SampledState
 from cabai.support.specialise import binding
-from cabai.support.validation import InvalidInput, amount, shown, whole
+from cabai.support.validation import InvalidInput, not_negative, positive, shown, whole
 from cabai.thresholds import Calibrated
 
 MOST = 2**53  # pulls of a study, beyond which sums are not exact
@@ -46,28 +46,23 @@ def check_use(settings: Settings) -> None:
     threshold = settings.setup().threshold
     keeps = "keep" in dict(binding(threshold.functions))
     if threshold.is_own or keeps or threshold.needs_first(settings.family):
-        raise InvalidInput(
-            f"threshold {threshold} looks at single rewards of {settings.family.name} arms, so sums are refused: "
-            "leave out the threshold, or use evalue for bernoulli."
-        )
+        looks = f"threshold {threshold} looks at single rewards of {settings.family.name} arms"
+        raise InvalidInput(f"{looks}: sums need none, or evalue for bernoulli.")
     if isinstance(threshold, Calibrated):
-        raise InvalidInput(
-            "a calibrated threshold is certified only for pulls that its policy chose one by one: sums are refused."
-        )
+        raise InvalidInput("a calibrated threshold is certified only for pulls that its policy chose: sums are not.")
 
 
 def read(settings: Settings, given: Any) -> list[Sum]:
     """The arguments of `tell_counts`, checked; without arms that were not pulled."""
     check_use(settings)
     if not isinstance(given, Mapping) or not given or not set(given) <= set(settings.arms):
-        raise InvalidInput(
-            f"counts must be a dictionary that maps names of arms ({', '.join(settings.arms)}) to (pulls, reward, "
-            f"cost), got {shown(given)}."
-        )
-    found = [read_one(settings, arm, given[arm]) for arm in settings.arms if arm in given]
-    if not any(each.pulls for each in found):
+        what = f"maps names of arms ({', '.join(settings.arms)}) to (pulls, reward, cost)"
+        raise InvalidInput(f"counts must be a dictionary that {what}, got {shown(given)}.")
+    all_of = [read_one(settings, arm, given[arm]) for arm in settings.arms if arm in given]
+    found = [each for each in all_of if each.pulls]
+    if not found:
         raise InvalidInput(f"at least one arm must have been pulled in a period, got {shown(given)}.")
-    return [each for each in found if each.pulls]
+    return found
 
 
 def read_one(settings: Settings, arm: str, given: Any) -> Sum:
@@ -75,33 +70,29 @@ def read_one(settings: Settings, arm: str, given: Any) -> Sum:
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence) or not 3 - known <= len(given) <= 3:
         what = "(pulls, reward) or (pulls, reward, cost)" if known else "(pulls, reward, cost)"
         raise InvalidInput(f"the counts of arm {arm!r} must be {what}, got {shown(given)}.")
-    pulls, reward = (
-        whole(given[0], f"pulls of arm {arm!r}", 0, MOST),
-        whole(given[1], f"reward of arm {arm!r}", 0, MOST),
-    )
-    if isinstance(settings.family, Bernoulli) and reward > pulls:
-        raise InvalidInput(f"arm {arm!r} was pulled {pulls} times: its rewards, 0 or 1 each, cannot sum to {reward}.")
-    if pulls == 0 and reward:
-        raise InvalidInput(f"arm {arm!r} was not pulled: its rewards cannot sum to {reward}.")
-    a = settings.arms.index(arm)
-    if len(given) < 3 or given[2] is None:
-        if not known:
-            raise InvalidInput(f"the counts of arm {arm!r} need a cost: the study has no known costs.")
-        assert settings.costs is not None
-        return Sum(a, pulls, float(reward), settings.costs[a] * pulls)
-    cost = amount(given[2], f"cost of arm {arm!r}")
-    if cost < 0 or (cost == 0 and pulls and not known):
-        raise InvalidInput(f"cost of arm {arm!r} must be positive, got {shown(given[2])}.")
+    pulls = whole(given[0], f"pulls of arm {arm!r}", 0, MOST)
+    reward = whole(given[1], f"reward of arm {arm!r}", 0, MOST)
+    if reward > (pulls if isinstance(settings.family, Bernoulli) else pulls * MOST):
+        rewards = f"{settings.family.name} rewards"
+        raise InvalidInput(f"arm {arm!r} was pulled {pulls} times: its {rewards} cannot sum to {reward}.")
+    a, cost = settings.arms.index(arm), given[2] if len(given) == 3 else None
+    if cost is not None:
+        cost = (not_negative if known or not pulls else positive)(cost, f"cost of arm {arm!r}")
+    elif settings.costs is not None:
+        cost = settings.costs[a] * pulls
+    else:
+        raise InvalidInput(f"the counts of arm {arm!r} need a cost: the study has no known costs.")
     return Sum(a, pulls, float(reward), cost)
 
 
 def tell(transaction: Transaction, sums: Sequence[Sum], period: str, following: int | None) -> dict[str, float]:
     """Count a period, once; returns how to divide the next, as shares by arm, or nothing if the study has stopped."""
     state, before = transaction.state, transaction.found(tables.PERIOD, period)
-    if before is not None:
-        check_told_before(before, sums, period)
-    else:
+    if before is None:
         take(transaction, sums, period)
+    elif (told := sorted(map(Sum._make, json.loads(before.words or "")))) != sorted(sums):
+        words = "; ".join(f"{each.pulls} pulls, reward {each.reward:g}, cost {each.cost:g}" for each in told)
+        raise AlreadyTold(f"period {period!r} was told before with other counts ({words}), which are kept.")
     if state.ended is not None:
         return {}
     pulls = sum(each.pulls for each in sums) if following is None else following
@@ -110,19 +101,11 @@ def tell(transaction: Transaction, sums: Sequence[Sum], period: str, following: 
     return {arm: part / sum(given) for arm, part in arms if arm not in state.settings.dropped}
 
 
-def check_told_before(before: Event, sums: Sequence[Sum], period: str) -> None:
-    told = [Sum(*each) for each in json.loads(before.words or "")]
-    if {each.arm: each for each in told} != {each.arm: each for each in sums}:
-        words = "; ".join(f"{each.pulls} pulls, reward {each.reward:g}, cost {each.cost:g}" for each in told)
-        raise AlreadyTold(f"period {period!r} was told before with other counts ({words}), which are kept.")
-
-
 def take(transaction: Transaction, sums: Sequence[Sum], period: str) -> None:
     state, ended = transaction.state, transaction.state.ended
     if ended is not None and ended.words in LIMITS:
-        raise InvalidInput(
-            f"study {transaction.row.name!r} has stopped at {ended.words}: raise it with amend() first, then tell."
-        )
+        why = f"study {transaction.row.name!r} has stopped at {ended.words}"
+        raise InvalidInput(f"{why}: raise it with amend() first, then tell.")
     total = state.asked + state.in_sums + sum(each.pulls for each in sums)
     if total >= MOST:
         raise InvalidInput(f"a study must have fewer than 2**53 pulls in all, and would have {total}.")
@@ -133,10 +116,8 @@ def take(transaction: Transaction, sums: Sequence[Sum], period: str) -> None:
     if ended is None:
         settle_lapsed(transaction)
         if state.ended is None and (state.live.any() or state.has_waiting):
-            raise InvalidInput(
-                "pulls that were asked for one by one are under way: tell or release them first, since results count "
-                "in the order of asking."
-            )
+            why = "results count in the order of asking, and pulls that were asked for one by one are under way"
+            raise InvalidInput(f"{why}: tell or release them first.")
     with warnings.noticed(transaction, sums[0].arm):
         transaction.add(COUNTS, pull=state.asked + 1, request=period, words=json.dumps(sums))
         stop_at_limit(transaction)

@@ -27,17 +27,16 @@ if TYPE_CHECKING:
     from cabai.study.stored import StoredStudy
 
 Rows = list[tuple[str, Mapping[str, Any]]]  # each with where it is
-DECLARE = (
-    "set unseen=True (--unseen) if both are true: nobody looked at these data when choosing the arms and settings of "
-    "this study, and they are everything that was observed of these arms, with nothing left out because of its value. "
-    "Otherwise there is no guarantee: create the study without them."
-)
 
 
 def observations(source: Any, settings: Settings, *, unseen: Any) -> list[Event]:
     """The first events of a study that begins with these observations, in the order of asking."""
     if unseen is not True:
-        raise InvalidInput(f"to import observations, {DECLARE}")
+        raise InvalidInput(
+            "to import observations, set unseen=True (--unseen) if both are true: nobody looked at these data when "
+            "choosing the arms and settings of this study, and nothing that was observed of these arms was left out "
+            "because of its value. Otherwise there is no guarantee: create the study without them."
+        )
     check_use(settings)
     rows, origin = study_rows(source) if hasattr(source, "observations") else sheet_rows(source)
     if rows and "pull" in rows[0][1]:  # exported by a study
@@ -45,7 +44,7 @@ def observations(source: Any, settings: Settings, *, unseen: Any) -> list[Event]
     found = []
     for where, row in rows:
         with about(where):
-            found += [each for each in [read(row, settings)] if each is not None]
+            found += read(row, settings)
     if not found:
         raise InvalidInput(f"there is nothing to import in {origin}: no observation that counts.")
     if sum(json.loads(each.words or "")[0][1] if each.kind == COUNTS else 1 for each in found) >= counts.MOST:
@@ -58,33 +57,26 @@ def check_use(settings: Settings) -> None:
     if settings.items is not None:
         raise InvalidInput("scores on the items of a dataset are reused with cabai.evaluate(..., reuse=...).")
     if isinstance(settings.threshold, Calibrated):
-        raise InvalidInput(
-            "a calibrated threshold is certified only for pulls that its policy chose: observations from elsewhere "
-            "are refused."
-        )
+        raise InvalidInput("a calibrated threshold is certified only for pulls that its policy chose: import nothing.")
     if isinstance(settings.threshold, Symmetric):
         raise InvalidInput(
-            "with an unknown variance, an arm's first rewards set the scale of the test, and nothing shows that rows "
-            "from elsewhere are in the order of observing: give a variance, or use family bounded."
+            "with an unknown variance, an arm's first rewards set the scale of the test, and rows from elsewhere may "
+            "be in any order: give a variance, or use family bounded."
         )
     if not settings.threshold.is_proven_for(settings.family):
-        raise InvalidInput(
-            "observations can be imported only where the test is proven no matter how pulls were chosen, got "
-            f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}."
-        )
+        got = f"threshold {settings.threshold}: {settings.threshold.standing(settings.family)}"
+        raise InvalidInput(f"what is imported needs a test that is proven no matter how pulls were chosen, got {got}.")
 
 
 def study_rows(study: Any) -> tuple[Rows, str]:
     """The observations of another study."""
     if study.settings.items is not None:
-        raise InvalidInput(
-            f"study {study.name!r} has items: its scores are reused with cabai.evaluate(..., reuse=...)."
-        )
+        raise InvalidInput(f"study {study.name!r} has items: reuse its scores with cabai.evaluate(..., reuse=...).")
     joined = study._read("settings")[0].joined
     if joined:
         raise InvalidInput(
             f"arm {joined[0]!r} joined study {study.name!r} later, perhaps because of what others had returned: its "
-            "results are not unseen, and a new study with it as a first arm would pay nothing for that."
+            "results are not unseen, and a new study would not pay for that."
         )
     origin = f"study {study.name}"
     return [(f"{origin}, pull {row['pull']}", row) for row in study.observations()], origin
@@ -108,7 +100,7 @@ def pull_number(row: tuple[str, Mapping[str, Any]]) -> int:
     return int(number)
 
 
-def read(row: Mapping[str, Any], settings: Settings) -> Event | None:
+def read(row: Mapping[str, Any], settings: Settings) -> list[Event]:
     """One row, if it counts: not what was withdrawn, or told after the study had stopped."""
     name = str(row["arm"]).strip()
     if name not in settings.arms:
@@ -119,32 +111,23 @@ def read(row: Mapping[str, Any], settings: Settings) -> Event | None:
     failed = reason(row.get("failed"))
     reward, cost, pulls, counted = (number(row, each) for each in ("reward", "cost", "pulls", "counted"))
     if failed is None and counted == 0:
-        return None
-    if pulls is not None and pulls != 1:
-        return read_sum(name, pulls, None if failed else reward, cost, settings)
-    arm, result = settings.arms.index(name), checked_result(settings, reward, cost, failed)
-    paid = cost_of(settings, arm, result)
-    return Event(0, IMPORT, 0.0, arm=arm, reward=result.reward, cost=paid, words=result.failed)
-
-
-def read_sum(name: str, pulls: float, reward: float | None, cost: float | None, settings: Settings) -> Event:
-    if reward is None:
+        return []
+    if pulls is None or pulls == 1:
+        arm, result = settings.arms.index(name), checked_result(settings, reward, cost, failed)
+        paid = cost_of(settings, arm, result)
+        return [Event(0, IMPORT, 0.0, arm=arm, reward=result.reward, cost=paid, words=result.failed)]
+    if failed is not None or reward is None:
         raise InvalidInput(f"pulls that failed are told one by one, each in a row with pulls 1, got {pulls:g}.")
-    for what, value in (("pulls", pulls), ("a sum of rewards", reward)):
-        if value != math.floor(value) or abs(value) >= counts.MOST:
-            raise InvalidInput(f"{what} must be a whole number below 2**53, got {value!r}.")
-    [found] = counts.read(settings, {name: (int(pulls), int(reward), cost)})
-    return Event(0, COUNTS, 0.0, words=json.dumps([found]))
+    whole = [int(each) if each.is_integer() else each for each in (pulls, reward)]
+    return [Event(0, COUNTS, 0.0, words=json.dumps(counts.read(settings, {name: (*whole, cost)})))]
 
 
 def check_begun(study: StoredStudy, first: Sequence[Event]) -> None:
     """Refuse an existing study, unless it began with these very observations: none can be added later."""
     begun = study.settings.elsewhere == len(first)
     if not begun or [each._replace(time=0.0) for each in study._log(len(first))] != first:
-        raise InvalidInput(
-            f"study {study.name!r} already exists and did not begin with these observations, and only a new study can: "
-            "load it without import_from, or choose another name."
-        )
+        why = f"study {study.name!r} already exists and did not begin with these observations, and only a new study can"
+        raise InvalidInput(f"{why}: load it without import_from, or choose another name.")
 
 
 def number(row: Mapping[str, Any], name: str) -> float | None:

@@ -16,26 +16,33 @@ from cabai.study.log import tables
 from cabai.study.log.events import BY_HAND, LAPSE, MAX_COST, RELEASE, RENEW, TELL
 from cabai.study.rules import warnings
 from cabai.study.settings import Settings
+from cabai.study.state.accounts import Lease
 from cabai.support.validation import InvalidInput
 
 LARGE = 1e200  # adding a number up to this to any double does not overflow
 
 
 def tell(transaction: Transaction, results: Sequence[Result]) -> None:
-    state, settings, told = transaction.state, transaction.state.settings, transaction.state.told
+    state, told = transaction.state, transaction.state.told
     for result in results:
         pull = state.pulls.get(result.number)
         if pull is None:
             check_told_before(transaction, result)
-            continue
-        cost = cost_of(settings, pull.arm, result)
-        check_size(state, pull.arm, result.reward, cost)
-        may_warn = result.failed is not None or isinstance(settings.family, Gaussian) or settings.full_cost is not None
-        with warnings.noticed(transaction, pull.arm, result.failed) if may_warn else nullcontext():
-            transaction.add(TELL, pull=pull.number, arm=pull.arm, item=pull.item, reward=result.reward, cost=cost,
-                            worker=pull.worker, words=result.failed)  # fmt: skip
+        else:
+            add_result(transaction, pull, result)
     if state.told > told:
         stop_at_limit(transaction)
+
+
+def add_result(transaction: Transaction, pull: Lease, result: Result, kind: str = TELL) -> None:
+    settings, failed = transaction.state.settings, result.failed
+    cost = cost_of(settings, pull.arm, result)
+    if kind == TELL:  # who asks cannot help that a lost pull is paid
+        check_size(transaction.state, pull.arm, result.reward, cost)
+    may_warn = failed is not None or isinstance(settings.family, Gaussian) or settings.full_cost is not None
+    with warnings.noticed(transaction, pull.arm, failed) if may_warn else nullcontext():
+        transaction.add(kind, pull=pull.number, arm=pull.arm, item=pull.item, reward=result.reward, cost=cost,
+                        worker=pull.worker, words=failed)  # fmt: skip
 
 
 def cost_of(settings: Settings, arm: int, result: Result) -> float:
@@ -52,9 +59,8 @@ def check_size(state: Any, a: int, reward: float | None, cost: float) -> None:
     """Refuse what is too large to be added to the rest; a failed pull has no reward."""
     known = state.settings.steering_costs
     if max(cost, 0.0 if known is None else known[a], abs(reward or 0.0)) > LARGE and state.overflows(a, reward, cost):
-        raise InvalidInput(
-            f"reward={reward!r}, cost={cost!r} and those told before add up to a number that is too large to store."
-        )
+        what = f"reward={reward!r}, cost={cost!r} and those told before"
+        raise InvalidInput(f"{what} add up to a number that is too large to store.")
 
 
 def check_told_before(transaction: Transaction, result: Result) -> None:
@@ -65,10 +71,8 @@ def check_told_before(transaction: Transaction, result: Result) -> None:
     cost = cost_of(transaction.state.settings, told.arm, result)
     if (told.reward, told.cost, told.words) != (result.reward, cost, result.failed):
         first = f"failed={told.words!r}" if told.words is not None else f"reward={told.reward!r}"
-        raise AlreadyTold(
-            f"pull {transaction.pull_id(result.number)} was told before with {first}, cost={told.cost!r}, which is "
-            "kept."
-        )
+        pull = transaction.pull_id(result.number)
+        raise AlreadyTold(f"pull {pull} was told before with {first}, cost={told.cost!r}, which is kept.")
 
 
 def never_asked(transaction: Transaction, number: int) -> InvalidInput:
@@ -81,11 +85,10 @@ def stop_at_limit(transaction: Transaction) -> None:
     limits = most.max_cost, most.max_pulls, most.certified_pulls
     if state.ended is not None or limits == (None, None, None) or state.live.any():
         return
-    why = state.limit()
-    if most.max_cost is not None:
-        arm = None if state.is_spent else state.next_if_idle()
-        if state.is_spent or (arm is not None and not state.affords(arm)):
-            why = MAX_COST
+    why, is_spent = state.limit(), state.is_spent
+    arm = None if is_spent or most.max_cost is None else state.next_if_idle()
+    if is_spent or (arm is not None and not state.affords(arm)):
+        why = MAX_COST
     if why is not None:
         transaction.end(why)
 
@@ -112,17 +115,12 @@ def lease(transaction: Transaction, *, kind: str, pull: str, worker: str | None,
     held = transaction.state.pulls.get(number)
     if held is None:  # told in the meantime
         return
+    only = "only that worker may now renew or release it"
     if offers not in (None, held.offers) or (worker is not None and held.worker not in (None, worker)):
-        holder = "" if held.worker is None else f" ({held.worker!r})"
-        raise LostPull(
-            f"pull {transaction.pull_id(number)} was offered to another worker{holder}: only that worker may now renew "
-            "or release it. You may still tell it: the first result told counts."
-        )
+        holder = "another worker" if held.worker is None else f"another worker ({held.worker!r})"
+        raise LostPull(f"pull {pull} was offered to {holder}: {only}. You may still tell it: the first result counts.")
     if held.offers > 1 and offers is None and worker is None:
-        raise LostPull(
-            f"pull {transaction.pull_id(number)} was offered {held.offers} times: only the worker that has it now may "
-            "renew or release it, so say which worker you are."
-        )
+        raise LostPull(f"pull {pull} was offered {held.offers} times: {only}. Say who you are.")
     transaction.add(kind, pull=number)
 
 

@@ -15,60 +15,35 @@ from cabai.study.stand_ins import StandIn
 from cabai.study.state.accounts import Accounts
 
 CHANCE = 1e-6  # that there is ever a warning about rewards of the declared variance, for each arm
-MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # failures of an arm to warn at
+MILESTONES = frozenset(step * 10**power for step in (3, 10) for power in range(8))  # of an arm: pulls to warn at
+BIASED = (
+    "The guarantee covers the mean reward of pulls that {}. If {} go with high or low rewards, that is not the mean of "
+    "all pulls."
+)
 
 
 @contextmanager
-def noticed(transaction: Any, a: int, failed: str | None = None) -> Iterator[None]:
-    """Warn of what a result of arm a, told in here, brings about."""
-    state, add = transaction.state, transaction.warned.append
-    was_wide, was_over = too_wide(state, a) is not None, passing(state) is not None
+def noticed(transaction: Any, a: int, failed: str | None = None, *, lapsed: bool = False) -> Iterator[None]:
+    """Warn of what an event of arm a, added in here, brings about: why a pull `failed`, or that a lease has lapsed."""
+    state, found = transaction.state, dict[type[UserWarning], str | None]()
+    was_wide, was_over = too_wide(state, a), passing(state)
     yield
     if failed is not None and state.failures[a] in MILESTONES and (text := failing(state, a)):
-        add(FailedPulls(f"{text} The last: {failed}"))
-    if not was_wide and (text := too_wide(state, a)):
-        add(WideRewards(text))
-    if not was_over and (text := passing(state)):
-        add(CostlyStudy(text))
-
-
-@contextmanager
-def noticed_lapse(transaction: Any, a: int) -> Iterator[None]:
-    """The same of a pull of arm a that is offered again."""
-    state, before = transaction.state, lapses_of(transaction.state, a)
-    yield
-    lapses = lapses_of(state, a)
-    if lapses > before and lapses in MILESTONES and state.settings.items is None and (text := lapsing(state, a)):
-        transaction.warned.append(FailedPulls(text))
+        found[FailedPulls] = f"{text} The last: {failed}"
+    if lapsed and lapses_of(state, a) in MILESTONES:
+        found[FailedPulls] = lapsing(state, a)
+    found |= {WideRewards: None if was_wide else too_wide(state, a), CostlyStudy: None if was_over else passing(state)}
+    transaction.warned += [category(text) for category, text in found.items() if text]
 
 
 def failing(state: Any, a: int) -> str | None:
-    """A warning where at least 3 pulls of an arm have failed, and more than a tenth of all."""
-    items, failures = state.settings.items, int(state.failures[a])
-    total = failures + int(state.rewards_told[a] if items is None else state.scored[a])
-    if failures < 3 or failures * 10 <= total:
-        return None
-    arm = f"arm {state.settings.arms[a]!r}"
-    if items is not None:
-        score = state.settings.failed_score
-        return f"{failures} of {total} evaluations of {arm} failed, and count as a score of {score:g}."
-    return (
-        f"{failures} of {total} pulls of {arm} failed. The guarantee covers the mean reward of pulls that succeed. If "
-        "failures go with high or low rewards, that is not the mean of all pulls."
-    )
-
-
-def all_of(state: Any) -> list[str]:
-    """What there is to warn of now."""
-    threshold, family, found = state.settings.threshold, state.settings.family, list[str | None]()
-    for a in range(len(state.settings.arms)):
-        found.append(failing(state, a))
-        if state.settings.items is None:
-            found += [lapsing(state, a), too_wide(state, a)]
-    found.append(passing(state))
-    if state.settings.items is None and not threshold.is_proven_for(family):
-        found.append(f"threshold {threshold}: {threshold.standing(family)}.")
-    return [text for text in found if text]
+    """A warning where many pulls of an arm have failed."""
+    items, failures, arm = state.settings.items, int(state.failures[a]), f"arm {state.settings.arms[a]!r}"
+    if items is None:
+        what = f"pulls of {arm} failed. {BIASED.format('succeed', 'failures')}"
+        return if_many(failures, failures + int(state.rewards_told[a]), what)
+    what = f"evaluations of {arm} failed, and count as a score of {state.settings.failed_score or 0.0:g}."
+    return if_many(failures, failures + int(state.scored[a]), what)
 
 
 def lapses_of(state: Accounts, a: int) -> int:
@@ -77,15 +52,27 @@ def lapses_of(state: Accounts, a: int) -> int:
 
 
 def lapsing(state: Any, a: int) -> str | None:
-    """A warning where at least 3 leases of an arm have ended without a result, and more than a tenth of all."""
-    pulls, lapses = int(state.rewards_told[a] + state.failures[a]), lapses_of(state, a)
-    if lapses < 3 or lapses * 10 <= lapses + pulls:
+    """A warning where many leases of an arm have ended without a result."""
+    if state.settings.items is not None:
         return None
-    return (
-        f"{lapses} of {lapses + pulls} leases of arm {state.settings.arms[a]!r} ended without a result. The guarantee "
-        "covers the mean reward of pulls that return one. If lost pulls go with high or low rewards, that is not the "
-        "mean of all pulls."
+    lapses, pulls = lapses_of(state, a), int(state.rewards_told[a] + state.failures[a])
+    what = (
+        f"leases of arm {state.settings.arms[a]!r} ended without a result. {BIASED.format('return one', 'lost pulls')}"
     )
+    return if_many(lapses, lapses + pulls, what)
+
+
+def if_many(count: int, total: int, what: str) -> str | None:
+    return f"{count} of {total} {what}" if count >= 3 and count * 10 > total else None
+
+
+def all_of(state: Any) -> list[str]:
+    """What there is to warn of now."""
+    threshold, family, arms = state.settings.threshold, state.settings.family, range(len(state.settings.arms))
+    found = [each(state, a) for a in arms for each in (failing, lapsing, too_wide)] + [passing(state)]
+    if state.settings.items is None and not threshold.is_proven_for(family):
+        found.append(f"threshold {threshold}: {threshold.standing(family)}.")
+    return [text for text in found if text]
 
 
 def too_wide(state: Any, a: int) -> str | None:
@@ -94,9 +81,8 @@ def too_wide(state: Any, a: int) -> str | None:
     if not isinstance(family, Gaussian) or isinstance(family, StandIn):
         return None
     pulls = int(state.ordered.arms["pulls"][a])
-    if not state.squares[a] > (pulls - 1) * family.variance:  # then those about the mean are not larger either
-        return None
-    found = state.variance(a)
+    # If squares about the first reward are not too large, those about the mean are not either.
+    found = state.variance(a) if state.squares[a] > (pulls - 1) * family.variance else None
     if found is None or not is_too_wide(family.variance, pulls, found * (pulls - 1)):
         return None
     return (

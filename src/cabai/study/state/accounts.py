@@ -37,19 +37,6 @@ class Lease:
     withdrawn: bool = False  # its arm is out: no result waits for it, and its own does not count
 
 
-# What is known of each arm, in one array each: of pulls under way, the first two; else of those that were told.
-OF_ARMS: dict[str, Any] = {
-    "live": np.int64,  # that are waited for
-    "gone": np.int64,  # that were withdrawn
-    "spent": np.float64,
-    "failures": np.int64,
-    "largest_cost": np.float64,
-    "offers": np.int64,
-    "lapses": np.int64,
-    "discarded": np.int64,  # rewards that are paid, and never count
-}
-
-
 class Point(NamedTuple):
     """A study at one moment of its past."""
 
@@ -88,9 +75,7 @@ class Verdict(NamedTuple):
 
 
 class Accounts:
-    """A state: a fold over the events of a log. Only `take` changes it.
-
-    Each kind of study adds what the rules leave to it:
+    """A state: a fold over the events of a log. Only `take` changes it. Each kind of study adds:
 
     - `bill`; `rewards_told`, the number of pulls of each arm that returned a reward that was paid for here; `leader`,
       by the results that count; `in_play`; `running_costs`, with goal cheapest, inf where they are not known
@@ -99,14 +84,23 @@ class Accounts:
     - `verdict()`, the decision that the results which count show; `confidence()`, 1 - the smallest delta at which the
       leader would have been decided for by now; `closest()`, the rival that the leader is furthest from beating, the
       evidence against it, and what is required; `lead(b, a)`, how much better than a the arm b is on average
-    - `estimate()`, what is still to come before it decides, as far as that can be told
-    - `overflows(arm, reward, cost)`, whether these, added to what was told before, are too large for a double
+    - `estimate()`, what is still to come; `overflows(arm, reward, cost)`, whether sums become too large for a double
     - `result(event, lease)`: a pull has returned something, or failed; its accounts are settled
     """
 
     KEPT: tuple[str, ...] = ("place", "asked", "told", "in_sums", "ended", "told_at_stop", "bill_at_stop",
                              "costs_at_stop", "amendments", "points", "last_result")  # fmt: skip
-    OF_ARMS: ClassVar = OF_ARMS
+    # What is known of each arm, in one array each: of pulls under way, the first two; else of those that were told.
+    OF_ARMS: ClassVar[dict[str, Any]] = {
+        "live": np.int64,  # that are waited for
+        "gone": np.int64,  # that were withdrawn
+        "spent": np.float64,
+        "failures": np.int64,
+        "largest_cost": np.float64,
+        "offers": np.int64,
+        "lapses": np.int64,
+        "discarded": np.int64,  # rewards that are paid, and never count
+    }
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.place = settings, 0  # the place of the last event
@@ -186,13 +180,11 @@ class Accounts:
 
     def _ask(self, event: Event) -> None:
         assert event.arm is not None
-        if event.pull is None or event.pull != self.asked + 1:
+        if event.pull != self.asked + 1:
             raise wrong(event, "pull")
-        self.asked = event.pull
+        self.asked = number = event.pull
         expires = event.time + self.settings.lease
-        self.pulls[event.pull] = Lease(
-            event.pull, event.arm, event.item, event.time, expires, event.worker, event.request
-        )
+        self.pulls[number] = Lease(number, event.arm, event.item, event.time, expires, event.worker, event.request)
         self.live[event.arm] += 1
 
     def _lease(self, event: Event) -> None:
@@ -257,14 +249,16 @@ class Accounts:
         self.amendments.append(
             {"made": event.time, "by": event.worker, "changes": changes, "reopened": reopened, "place": event.place}
         )
-        self.settings = self.settings.amended(**{name: after for name, (_, after) in changes.items()})
+        before, self.settings = self.settings, self.settings.amended(**{name: to for name, (_, to) in changes.items()})
         Settings.stored(self.settings.to_json())  # an error if no study can have these
+        for _ in self.settings.arms[len(before.arms) :]:
+            self.join()
         if reopened is not None:
             self.ended, self.costs_at_stop = None, None
 
-    def pay(self, a: int, cost: float) -> None:
+    def pay(self, a: int, cost: float, pulls: int = 1) -> None:
         self.spent[a] += cost
-        self.largest_cost[a] = max(self.largest_cost[a], cost)
+        self.largest_cost[a] = max(self.largest_cost[a], cost / pulls)
 
     def join(self) -> None:
         """One more arm, about which nothing is known."""

@@ -13,8 +13,6 @@ from cabai.policies.cheapest import cost_to_run, is_cheaper, likely_answer
 from cabai.study.state.progress import Claim
 from cabai.study.state.sampled import SampledState
 
-Pair = tuple[int, int, float]  # b, a and an epsilon: the claim that b is at most epsilon worse than a
-
 
 class CheapestState(SampledState):
     """Its leader is the likely answer: the cheapest arm that looks good enough."""
@@ -33,29 +31,25 @@ class CheapestState(SampledState):
         known = [arms[a].running_cost >= 0 or arms[a].pulls > 0 for a in range(len(arms))]
         return [float(cost_to_run(arms[a])) if is_known else math.inf for a, is_known in enumerate(known)]
 
-    def open_pairs(self) -> list[tuple[Pair, float]]:
-        """The claims still to be shown for the likely answer, of several alternatives the closest, and how far."""
-        view, answer, rules = self.ordered, self.leader, Record(self.rules)
-        if answer is None or not view.everything_pulled:
-            return []
-        arms, t, by = Records(view.arms), int(view.run["t"]), self.setup.bound(excess)
-        epsilon, margin = float(self.rules["epsilon"]), float(self.rules["margin"])
-        others, found = [a for a in range(len(arms)) if a != answer], list[tuple[Pair, float]]()
-        with np.errstate(all="ignore"):
-            for a in others:
-                if arms[a].cleared_for != answer:
-                    found.append(((answer, a, epsilon), float(by(rules, t, arms[answer], arms[a], epsilon))))
-                if not arms[a].excluded and is_cheaper(arms, a, answer):
-                    against = [(j, float(by(rules, t, arms[j], arms[a], -margin))) for j in range(len(arms)) if j != a]
-                    j, most = max(against, key=lambda each: each[1])
-                    found.append(((j, a, -margin), most))
-        return found
-
     def claims(self) -> list[Claim]:
-        if not self.setup.shows_evidence:
+        """Those still to be shown for the likely answer; of several alternatives the closest."""
+        view, answer, rules = self.ordered, self.leader, Record(self.rules)
+        if answer is None or not view.everything_pulled or not self.setup.shows_evidence:
             return []
-        least = float(self.setup.bound(required)(int(self.ordered.run["t"]), Record(self.rules)))
-        return [Claim(b, a, epsilon, least + by, least) for (b, a, epsilon), by in self.open_pairs()]
+        arms, t, found = Records(view.arms), int(view.run["t"]), list[tuple[int, int, float]]()
+        least, epsilon, margin = float(self.setup.bound(required)(t, rules)), float(rules.epsilon), float(rules.margin)
+
+        def shown(b: int, a: int, epsilon: float) -> float:
+            return float(self.setup.bound(excess)(rules, t, arms[b], arms[a], epsilon))
+
+        with np.errstate(all="ignore"):
+            for a in [a for a in range(len(arms)) if a != answer]:
+                if arms[a].cleared_for != answer:
+                    found.append((answer, a, epsilon))
+                if not arms[a].excluded and is_cheaper(arms, a, answer):
+                    others = (j for j in range(len(arms)) if j != a)
+                    found.append((max(others, key=lambda j: shown(j, a, -margin)), a, -margin))
+            return [Claim(*each, least + shown(*each), least) for each in found]
 
     def weakest(self) -> Claim | None:
         return min(self.claims(), key=lambda claim: claim.evidence, default=None)

@@ -125,9 +125,9 @@ class Evidence(Accounts):
         def level(chance: float) -> float:
             return float(self.settings.setup(delta=chance).rules["level"])
 
-        low, high = math.log(delta), math.log(1 - 1e-9)  # of delta; the level falls as it grows
         if gathered > level(delta):
             return 1 - delta
+        low, high = math.log(delta), math.log(1 - 1e-9)  # of delta; the level falls as it grows
         try:
             level((1 + delta) / 2)
         except InvalidInput:  # a calibrated threshold is for one delta only
@@ -147,18 +147,18 @@ class Evidence(Accounts):
         for one arm alone: proven for every family, whatever the study's own threshold. Where that is `bets` or
         `symmetric`, its bets on one arm alone (docs/theory/bets.md, symmetric.md).
         """
-        everything, ordered = self.settings.family.mean_range, self.ordered.arms[a]
-        if ordered["pulls"] == 0 or isinstance(self.settings.family, StandIn):
+        settings, ordered, parts = self.settings, self.ordered.arms[a], levels.log_parts(self.settings, a)
+        everything = settings.family.mean_range
+        if ordered["pulls"] == 0 or isinstance(settings.family, StandIn):
             return everything
-        if a in self.summed and self.settings.family.sets_first_aside:
+        if self.summed[a] and self.settings.family.sets_first_aside:
             return everything
         if isinstance(self.setup.threshold, (Bets, Symmetric)):
-            level = levels.log_parts(self.settings, a) + math.log(2 / self.settings.delta)
             of_bets = bets.interval if isinstance(self.setup.threshold, Bets) else symmetric.interval
-            ends = [float(self.settings.shown(end)) for end in of_bets(Record(ordered), level)]
-            return min(ends), max(ends)
+            low, high = sorted(map(settings.shown, of_bets(Record(ordered), parts + math.log(2 / settings.delta))))
+            return float(low), float(high)
         try:
-            setup = self.settings.of_one_arm
+            setup = settings.of_one_arm
         except InvalidInput:  # a user's own family, without a mixture
             return everything
         arm, rules = Record(setup.start()[0][0]), Record(setup.rules)
@@ -168,12 +168,12 @@ class Evidence(Accounts):
             setup.bound(weigh)(arm, rules)
             if arm.tested == 0:
                 return everything
-            count = len(self.settings.arms)
-            more = levels.log_parts(self.settings, a) - math.log(count)  # where parts of delta are not equal
+            count = len(settings.arms)
+            more = parts - math.log(count)  # where parts of delta are not equal
             level = setup.bound(interval_level)(arm, 0, rules, count) + more / arm.tested
             ends = [setup.bound(end)(rules, arm.tested_mean, level) for end in (lower_end, upper_end)]
-        low, high = sorted(float(self.settings.shown(end)) for end in ends)
-        return low, high
+        low, high = sorted(map(settings.shown, ends))
+        return float(low), float(high)
 
     def variance(self, a: int) -> float | None:
         """The sample variance of the rewards of arm a that count, if it is known; as kernels see them."""

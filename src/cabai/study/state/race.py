@@ -36,14 +36,13 @@ class RaceState(Accounts):
         assert settings.items is not None
         arms, self.items = len(settings.arms), settings.items
         self.order = self.items.order(settings.seed)  # the item at each position
-        self.position = np.empty_like(self.order)  # of each item
-        self.position[self.order] = np.arange(len(self.order))
+        self.position = np.argsort(self.order)  # of each item
         self.bill = 0.0
         self.busy: list[set[int]] = [set() for _ in range(arms)]  # positions that are being evaluated
         self._passed: dict[int, int] = {}  # where the race has looked for the next item, while nothing is told
-        self._race = self._new_race()
-        self._known = np.zeros((arms, self.items.count), np.bool_)  # scores, by position
-        self._new: list[tuple[int, int, float]] = []  # scores that the race was not told yet: arm, position, score
+        self._scores = np.full((arms, self.items.count), np.nan)  # by position
+        self._race: Race | None = None  # if it was begun, and the scores that it was not told: arm, position, score
+        self._new: list[tuple[int, int, float]] = []
 
     def _new_race(self) -> Race:
         settings, items, arms = self.settings, self.items, len(self.settings.arms)
@@ -61,6 +60,9 @@ class RaceState(Accounts):
     @property
     def race(self) -> Race:
         """The race. It is told several scores at a time where a log is read."""
+        if self._race is None:
+            self._race, known = self._new_race(), np.argwhere(~np.isnan(self._scores)).tolist()
+            self._new = [(a, at, float(self._scores[a, at])) for a, at in known]
         if self._new:
             new, self._new = self._new, []
             self._race.tell_many(new)
@@ -83,18 +85,15 @@ class RaceState(Accounts):
         self._score(lease.arm, int(lease.item), event.reward, paid=True)  # type: ignore[arg-type]
 
     def _amend(self, event: Event) -> None:
-        before, scores = self.settings, self.race.scores
+        before = self.settings
         super()._amend(event)
-        for _ in range(len(before.arms), len(self.settings.arms)):
-            self.join()
-        if (self.settings.epsilon, self.settings.arms) != (before.epsilon, before.arms):  # other tests, the same scores
-            self._race = self._new_race()
-            self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
+        if (self.settings.epsilon, self.settings.arms) != (before.epsilon, before.arms):
+            self._race = None  # other tests, of the same scores
 
     def join(self) -> None:
         super().join()
         self.busy.append(set())
-        self._known = np.vstack([self._known, np.zeros((1, self.items.count), np.bool_)])
+        self._scores = np.vstack([self._scores, np.full(self.items.count, np.nan)])
         self._passed.clear()
 
     def _import(self, event: Event) -> None:
@@ -107,28 +106,27 @@ class RaceState(Accounts):
         """A score counts once: the first of an item."""
         self._passed.clear()
         at, score = int(self.position[item]), self.settings.failed_score if reward is None else reward
-        if self._known[a, at]:
+        if not math.isnan(self._scores[a, at]):
             self.discarded[a] += reward is not None
             return
         self.scored[a] += reward is not None
         if score is not None:
-            self._known[a, at] = True
+            self._scores[a, at] = score
             self.rewards_told[a] += paid
             self._new.append((a, at, score))
 
     # What is known.
 
     def paid_costs(self) -> NDArray[np.float64]:
+        """What an evaluation of each arm costs; inf where that is not known."""
         if self.settings.costs is not None:
             return np.array(self.settings.costs)
         with np.errstate(all="ignore"):
-            costs: NDArray[np.float64] = self.spent / self.rewards_told
-        return np.where(self.rewards_told > 0, costs, np.nan)
+            return np.where(self.rewards_told > 0, self.spent / self.rewards_told, np.inf)
 
     @property
     def prices(self) -> list[float]:
-        """What an evaluation of each arm costs; inf where that is not known."""
-        return [math.inf if math.isnan(cost) else cost for cost in self.paid_costs().tolist()]
+        return self.paid_costs().tolist()  # type: ignore[no-any-return]
 
     @property
     def running_costs(self) -> list[float]:
@@ -150,9 +148,9 @@ class RaceState(Accounts):
     def finishes(self) -> bool:
         """Whether it is decided, but the rest costs so little, within the limits, that it is evaluated."""
         share, prices, most = self.items.finish, self.paid_costs(), self.settings
-        if share == 0 or self.race.is_complete or np.isnan(prices).any() or self.race.winner(self.prices) is None:
+        if share == 0 or self.race.is_complete or np.isinf(prices).any() or self.race.winner(self.prices) is None:
             return False
-        counts = self.items.count - self._known.sum(axis=1)
+        counts = np.isnan(self._scores).sum(axis=1)
         left = float((prices * counts).sum())
         within = most.max_cost is None or self.bill + left <= most.max_cost
         within = within and (most.max_pulls is None or self.told + int(counts.sum()) <= most.max_pulls)
@@ -238,7 +236,7 @@ class RaceState(Accounts):
         """Every known score, by arm and by the item's id, in the order of the items."""
         found = {}
         for a, arm in enumerate(self.settings.arms):
-            by_item = self.race.scores[a, self.position]
+            by_item = self._scores[a, self.position]
             found[arm] = {self.items.id(i): float(by_item[i]) for i in np.flatnonzero(~np.isnan(by_item)).tolist()}
         return found
 
@@ -257,16 +255,16 @@ class RaceState(Accounts):
     def counted(self, a: int) -> tuple[int, int, float | None]:
         """The scores of arm a that count, those that wait, and the mean of the first."""
         prefix = int(self.race.board.prefix[a])
-        mean = float(self.race.scores[a, :prefix].mean()) if prefix else None
+        mean = float(self._scores[a, :prefix].mean()) if prefix else None
         return prefix, self.scores_of(a) - prefix, mean
 
     def scores_of(self, a: int) -> int:
-        return int(np.count_nonzero(~np.isnan(self.race.scores[a])))
+        return int(np.count_nonzero(~np.isnan(self._scores[a])))
 
     def interval(self, a: int) -> tuple[float, float]:
         """The range in which an arm's mean over all items certainly lies: if the rest were the worst, or the best."""
         (low, high), count = self.settings.family.mean_range, self.items.count
-        known, left = float(np.nansum(self.race.scores[a])), count - self.scores_of(a)
+        known, left = float(np.nansum(self._scores[a])), count - self.scores_of(a)
         return max((known + left * low) / count, low), min((known + left * high) / count, high)
 
     def is_excluded(self, a: int) -> bool:
@@ -274,25 +272,18 @@ class RaceState(Accounts):
 
     def at_most(self) -> float | None:
         """What evaluating the rest costs, or what is left of the budget."""
-        costs, may_come = self.paid_costs(), range(len(self.settings.arms))
-        left = sum(
-            float(costs[a]) * (self.items.count - self.scores_of(a))
-            for a in may_come
-            if self.settings.goal == CHEAPEST or self.in_play[a]
-        )
+        may_come = np.flatnonzero(self.in_play | (self.settings.goal == CHEAPEST)).tolist()
+        left = sum(float(self.paid_costs()[a]) * (self.items.count - self.scores_of(a)) for a in may_come)
         limits = [each for each in (finite_or_none(left), self.rest_of_budget) if each is not None]
         return min(limits, default=None)
 
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"scores": packed(self.race.scores)}
+        return super().snapshot() | {"scores": packed(self._scores)}
 
     def restore(self, kept: dict[str, Any]) -> None:
         super().restore(kept)
-        scores = np.empty(self._known.shape)
-        unpack(scores, kept["scores"])
-        self._known[:] = ~np.isnan(scores)
-        self._new = [(int(a), int(at), float(scores[a, at])) for a, at in np.argwhere(self._known)]
+        unpack(self._scores, kept["scores"])
         for pull in self.waited_for():
             self.busy[pull.arm].add(int(self.position[pull.item]))

@@ -26,6 +26,7 @@ from cabai.support.validation import InvalidInput
 
 WORTH_COMPILING = 20_000  # events: fewer are taken sooner one by one
 FEW = 8  # pulls to be taken at once
+Fields = dict[str, dict[str, Any]]  # of the arms and of the run, by name
 
 
 class View:
@@ -66,6 +67,7 @@ class SampledState(Evidence):
     OF_ARMS: ClassVar = {
         **Accounts.OF_ARMS,
         "squares": np.float64,  # of rewards that count, about the arm's first; nan where unknown
+        "summed": np.bool_,  # the first reward is not known, only a sum with it: `first` is a mean
     }
 
     def __init__(self, settings: Settings) -> None:
@@ -73,10 +75,8 @@ class SampledState(Evidence):
         self.told_view = self.ordered = View(*settings.start).copy()
         self.told_view.run["stream"] = first_coin(settings.seed)
         self.here = np.array([name not in settings.dropped for name in settings.arms])  # not dropped by hand
-        self.summed: set[int] = set()  # arms whose first reward is not known, only a sum with it: `first` is a mean
         self.through = 0  # no result up to this pull is still to count
-        self.waiting: dict[int, tuple[int, float, float]] = {}  # told, not counted: arm, reward, cost, by number
-        self.waiting_order: list[int] = []  # a heap of their numbers
+        self.waiting: list[tuple[int, int, float, float]] = []  # told, not counted: number, arm, reward, cost; a heap
         self.waiting_at_stop = 0  # how many there were
         self.decided = False  # by the results that count
         self._choice: Any = None  # the next, if it is known
@@ -89,8 +89,7 @@ class SampledState(Evidence):
 
     @property
     def rewards_told(self) -> NDArray[np.int64]:
-        told: NDArray[np.int64] = self.told_view.arms["pulls"]
-        return told
+        return self.told_view.arms["pulls"]
 
     @property
     def has_waiting(self) -> bool:
@@ -107,8 +106,7 @@ class SampledState(Evidence):
 
     @property
     def in_play(self) -> NDArray[Any]:
-        in_play: NDArray[Any] = self.ordered.arms["in_play"]
-        return in_play
+        return self.ordered.arms["in_play"]
 
     @property
     def unbeaten(self) -> NDArray[Any]:
@@ -133,49 +131,47 @@ class SampledState(Evidence):
         begin = 0
         while begin < len(events):
             count = self._alone(events, begin)
-            if count >= FEW:
-                begin += self._replay(events, begin, count)
-            else:
-                super().take_all(events[begin : begin + max(2 * count, 1)])
-                begin += max(2 * count, 1)
+            taken = self._replay(events, begin, count) if count >= FEW else 0
+            if not taken:
+                taken = max(2 * count, 1)
+                super().take_all(events[begin : begin + taken])
+            begin += taken
 
     def _alone(self, events: Sequence[Event], begin: int) -> int:
         """How many of the next pulls one worker made, one by one, up to the next point of the history."""
         settings, busy = self.settings, self.pulls or self.has_waiting or self.ended or self.decided
-        if busy or not self.told_view.everything_pulled:
+        if busy or self.through != self.asked or not self.told_view.everything_pulled:
             return 0
         if settings.own or settings.reserve is not None or settings.dropped or settings.certified_pulls is not None:
             return 0  # not cabai's own code, or other rules for some arms
         count, most = 0, min((len(events) - begin) // 2, self.next_point - self.told)
         while count < most:
             asked, told = events[begin + 2 * count], events[begin + 2 * count + 1]
-            if asked.kind != ASK or told.kind != TELL or told[3:5] != asked[3:5] or told.reward is None:
-                break
-            if asked.pull != self.asked + 1 + count or self.through + 1 + count != asked.pull:
+            is_one = asked.kind == ASK and told.kind == TELL and asked.pull == self.asked + 1 + count
+            if not is_one or told[3:5] != asked[3:5] or told.reward is None:
                 break
             count += 1
         return count
 
     def _replay(self, events: Sequence[Event], begin: int, count: int) -> int:
-        """Take that many pulls; returns the number of events that were taken."""
-        told = events[begin + 1 : begin + 2 * count : 2]
-        known, settings = self.settings.steering_costs, self.settings
+        """Take that many pulls; returns the number of events that were taken: none, if that is not compiled."""
+        settings, told = self.settings, events[begin + 1 : begin + 2 * count : 2]
         for event in told:
             check_event(event, settings)
         pulled = np.array([event.arm for event in told], np.int64)
         rewards = np.array([settings.seen(event.reward) for event in told])  # type: ignore[arg-type]
         costs = np.array([event.cost for event in told], np.float64)
+        known = settings.steering_costs
         counted = costs if known is None else np.array(known)[pulled]
         view, sums = self.told_view, (self.offers, self.spent, self.largest_cost, self.squares)
         taken = settings.kernels.replay(view.arms, view.run, (pulled, rewards, counted, costs), sums)
         if taken is None:
-            super().take_all(events[begin : begin + 2 * count])
-            return 2 * count
+            return 0
         last = told[taken - 1]
         self.asked = self.through = int(last.pull)  # type: ignore[arg-type]
         self.told += taken
-        self.place, self._ahead, self._choice, self.last_result = last.place, None, None, last.time
-        self._pairs = {}
+        self.place, self.last_result = last.place, last.time
+        self._pairs, self._ahead, self._choice = {}, None, None
         self.decided = taken < count or self._decides()
         if self.told >= self.next_point:
             self.points.append(Point.of(self, last.time))
@@ -184,14 +180,14 @@ class SampledState(Evidence):
     def _ask(self, event: Event) -> None:
         draws = self.settings.policy.draws
         if self._choice is not None:
-            self._keep(self._choice)
+            self._keep(self._choice[1])
         elif event.words is not None:
-            self._keep_fields(json.loads(event.words))
+            self._keep(json.loads(event.words))
         elif draws is not None and self.told_view.everything_pulled and self.live.any():
             # Another worker chose, with pulls under way: all that is kept of it is where the random numbers are.
             self.told_view.run["stream"] = (int(self.told_view.run["stream"]) + draws * int(GOLDEN)) % 2**64
         elif self.settings.is_present:
-            self._keep(self._choose())
+            self._keep(self._choose()[1])
         super()._ask(event)
 
     def _withdraw(self, event: Event) -> None:
@@ -212,8 +208,7 @@ class SampledState(Evidence):
         else:
             seen = self.settings.seen(event.reward)
             if not is_next:
-                self.waiting[lease.number] = a, seen, cost
-                heapq.heappush(self.waiting_order, lease.number)
+                heapq.heappush(self.waiting, (lease.number, a, seen, cost))
                 if not self.has_waiting:
                     self.ordered = self.told_view.copy()
                     self._forget(self.ordered)
@@ -245,15 +240,14 @@ class SampledState(Evidence):
         for a, pulls, reward, cost in counts:
             if self.ended is None and self.here[a]:
                 if arms[a].pulls == 0:
-                    self.summed.add(a)
+                    self.summed[a] = True
                 charged, self.squares[a] = cost if known is None else known[a] * pulls, math.nan
                 with np.errstate(all="ignore"):
                     self.setup.bound(observe_sum)(arms, run, rules, a, pulls, seen(pulls, reward), cost, charged)
             else:
                 self._discard(a, pulls, cost)
             self.offers[a] += pulls
-            self.spent[a] += cost
-            self.largest_cost[a] = max(self.largest_cost[a], cost / pulls)
+            self.pay(a, cost, pulls)
             self.in_sums += pulls - 1
         self._number(event, len(counts))
         if self.ended is None and event.worker is None:
@@ -305,12 +299,11 @@ class SampledState(Evidence):
         if self.ended or self.decided or not self.has_waiting:
             return
         missing = next((pull.number for pull in self.pulls.values() if not pull.withdrawn), self.asked + 1)
-        while self.waiting_order and self.waiting_order[0] < missing:
-            number = heapq.heappop(self.waiting_order)
-            self._observe(self.ordered, *self.waiting.pop(number))
-            self.through = number
-            if self._decides():
-                self.decided = True
+        while self.waiting and self.waiting[0][0] < missing:
+            self.through, a, reward, cost = heapq.heappop(self.waiting)
+            self._observe(self.ordered, a, reward, cost)
+            self.decided = self._decides()
+            if self.decided:
                 return
         if not self.waiting:
             told, self.told_view = self.told_view, self.ordered
@@ -328,21 +321,24 @@ class SampledState(Evidence):
     def _amend(self, event: Event) -> None:
         before = self.settings
         super()._amend(event)
-        for arm in self.settings.dropped[len(before.dropped) :]:
-            self._drop(self.settings.arms.index(arm))
-        if len(self.settings.arms) > len(before.arms):
-            self.join()
-        is_new_test = (self.settings.dropped, self.settings.epsilon) != (before.dropped, before.epsilon)
-        if (self.settings.epsilon, self.settings.budget) != (before.epsilon, before.budget):
-            self._reset_policy()
+        now = self.settings
+        for arm in now.dropped[len(before.dropped) :]:
+            self._drop(now.arms.index(arm))
+        if any(getattr(now, name) != getattr(before, name) for name in ("arms", "dropped", "epsilon", "budget")):
+            for view in self.views:  # the arms to choose from are others, or the budget: forget earlier choices
+                self._forget(view)
+                view.run["rival"] = -1
+                if now.policy.spends_budget:  # a new plan, in which arms that were dropped are back
+                    view.arms["in_play"], view.run["left"] = self.here, np.count_nonzero(self.here)
+                    view.find_leader()
         self.count()
+        is_new_test = (now.dropped, now.epsilon) != (before.dropped, before.epsilon)
         if is_new_test and not self.decided and self.ended is None:
             self.decided = self._decides()
 
     def _drop(self, a: int) -> None:
         """Drop arm a by hand, whatever it has returned; its pulls under way are withdrawn."""
         self.here[a] = False
-        self._reset_policy()
         for view in self.views:
             view.run["left"] -= int(view.arms[a]["in_play"])
             view.arms[a]["in_play"] = 0
@@ -359,16 +355,6 @@ class SampledState(Evidence):
             view.run["left"] += 1
             view._is_complete = False
         self.here = np.append(self.here, True)
-        self._reset_policy()
-
-    def _reset_policy(self) -> None:
-        """Forget earlier choices: from now on, the arms to choose from, or the budget, are others."""
-        for view in self.views:
-            self._forget(view)
-            view.run["rival"] = -1
-            if self.settings.policy.spends_budget:  # a new plan, in which arms that were dropped are back
-                view.arms["in_play"], view.run["left"] = self.here, np.count_nonzero(self.here)
-                view.find_leader()
 
     # The test.
 
@@ -426,33 +412,32 @@ class SampledState(Evidence):
         return int(self._choose(np.zeros(len(self.here), np.int64))[0])
 
     def trial(self) -> SampledState:
-        """A copy, to look at later or to try something out; it can take no events."""
+        """A copy, to try out what would be chosen; it can take no events."""
         other = copy.copy(self)
-        other.told_view, other._pairs = self.told_view.copy(), {}
-        other.ordered = self.ordered.copy() if self.has_waiting else other.told_view
-        for name in self.OF_ARMS:
-            setattr(other, name, getattr(self, name).copy())
+        other.told_view = self.told_view.copy()
+        other.ordered = self.ordered if self.has_waiting else other.told_view
         return other
 
     def choose_after(self, pulls: Sequence[int]) -> int:
         """In a trial, the arm for the next pull if this many pulls of each were under way, and nothing else."""
-        choice = self._choose(np.asarray(pulls))
-        self._keep(choice)
-        return choice[0]
+        chosen, left = self._choose(np.asarray(pulls))
+        self._keep(left)
+        return chosen
 
-    def _choose(self, pending: NDArray[np.int64] | None = None) -> tuple[int, Any, Any, bool]:
-        """The arm, the records that choosing has left, if any, and whether pulls are under way: they count as pulled,
-        at the arm's mean reward and cost, when choosing; never as evidence."""
+    def _choose(self, pending: NDArray[np.int64] | None = None) -> tuple[int, View | Fields]:
+        """The arm, and what choosing has left: records or, if not all of them are to be kept, fields of them. Pulls
+        under way count as pulled, at the arm's mean reward and cost, when choosing; never as evidence."""
         pending = self.live if pending is None else pending
         among, view = self.here, self.told_view
         if not view.everything_pulled:
             among, first = self.here & (view.arms["pulls"] > 0), self.settings.first_arms
             if not among[:first][self.here[:first]].all() or among.sum() < 2:
-                return self._first_round(pending), None, None, True
+                return self._first_round(pending), {}
             new = np.flatnonzero(self.here & ~among & (pending == 0))
             if len(new):  # an arm that has just joined
-                return int(new[0]), None, None, True
-        arms, run, is_pending = copy_of_all(view.arms), copy_of(view.run), bool(pending.any())
+                return int(new[0]), {}
+        left, settings, is_pending = view.copy(), self.settings, bool(pending.any())
+        arms, run = left.arms, left.run
         if self.has_waiting:  # the rival that keeps the results in hand from deciding
             run["rival"] = self._look_ahead()[1]
         if is_pending:
@@ -461,12 +446,19 @@ class SampledState(Evidence):
             arms["costs"] += pending * arms["cost"]
             run["t"] += pending.sum()
             run["counted"] += (pending * arms["cost"]).sum()
-        chosen = self._called(self.settings.kernels.choose, arms, run, among)
+        chosen = self._called(settings.kernels.choose, arms, run, among)
         if np.count_nonzero(among) < len(arms):
             chosen = int(np.flatnonzero(among)[chosen])
         if not 0 <= chosen < len(arms):
-            raise InvalidInput(f"policy {self.settings.policy} chose an arm that does not exist.")
-        return chosen, arms, run, is_pending
+            raise InvalidInput(f"policy {settings.policy} chose an arm that does not exist.")
+        if is_pending:  # not what holds only if pulls under way return the means
+            return chosen, {"run": {name: run[name] for name in ("stream", *settings.policy.keeps)}}
+        if not settings.own:
+            return chosen, left
+        return chosen, {  # a user's own code may have written where it should not
+            "arms": {name: arms[name] for name in settings.arm_memory},
+            "run": {name: run[name] for name in settings.run_memory},
+        }
 
     def _first_round(self, pending: NDArray[np.int64]) -> int:
         """Until every arm has returned a reward: an arm of which nothing is known or under way; else the arm that CO
@@ -484,36 +476,20 @@ class SampledState(Evidence):
         with np.errstate(all="ignore"):
             return int(np.argmin(np.where(candidates, costs * trials * trials, np.inf)))
 
-    def _keep(self, choice: tuple[int, Any, Any, bool]) -> None:
-        _, arms, run, is_pending = choice
-        if is_pending or self.settings.policy.is_own:  # which may have written where it should not
-            self._keep_fields(self._kept_fields(choice))
-        else:
-            self.told_view.arms, self.told_view.run = arms, run
-
-    def _kept_fields(self, choice: tuple[int, Any, Any, bool]) -> dict[str, dict[str, Any]]:
-        """What choosing has left, by name; not what holds only if pulls under way return the means."""
-        (_, arms, run, is_pending), settings = choice, self.settings
-        if run is None:
-            return {}
-        if is_pending:
-            return {"run": {name: run[name] for name in ("stream", *settings.policy.keeps)}}
-        return {
-            "arms": {name: arms[name] for name in settings.arm_memory},
-            "run": {name: run[name] for name in settings.run_memory},
-        }
-
-    def _keep_fields(self, kept: dict[str, dict[str, Any]]) -> None:
-        """Keep these; what is not known here, since the user's code was not imported, is left out."""
-        for part, records in (("arms", self.told_view.arms), ("run", self.told_view.run)):
-            for name, value in kept.get(part, {}).items():
-                if name in (records.dtype.names or ()):
-                    records[name] = value
+    def _keep(self, left: View | Fields) -> None:
+        """Keep what choosing has left, but for fields that are not known here, as the user's code was not imported."""
+        view = self.told_view
+        if isinstance(left, View):
+            view.arms, view.run = left.arms, left.run
+            return
+        for part, records in (("arms", view.arms), ("run", view.run)):
+            for name in set(left.get(part, ())) & set(records.dtype.names or ()):
+                records[name] = left[part][name]
 
     def kept_choice(self) -> str | None:
         if not self.settings.own or self._choice is None:
             return None
-        return json.dumps(self._kept_fields(self._choice), default=lambda value: value.tolist())
+        return json.dumps(self._choice[1], default=lambda value: value.tolist())
 
     def overflows(self, a: int, reward: float | None, cost: float) -> bool:
         known, arm, run = self.settings.steering_costs, self.told_view.arms[a], self.told_view.run
@@ -526,10 +502,8 @@ class SampledState(Evidence):
     # Snapshots.
 
     def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {
-            "views": [(packed(view.arms), packed(view.run.base)) for view in self.views], "summed": sorted(self.summed),
-            "waiting": [(number, *self.waiting[number]) for number in sorted(self.waiting)],
-        }  # fmt: skip
+        views = [(packed(view.arms), packed(view.run.base)) for view in self.views]
+        return super().snapshot() | {"views": views, "waiting": sorted(self.waiting)}
 
     def restore(self, kept: dict[str, Any]) -> None:
         super().restore(kept)
@@ -539,9 +513,7 @@ class SampledState(Evidence):
         for view, (arms, run) in zip(self.views, kept["views"], strict=True):
             unpack(view.arms, arms, some=some)
             unpack(view.run.base, run, some=some)
-        self.summed = set(kept["summed"])
-        self.waiting = {number: (a, reward, cost) for number, a, reward, cost in kept["waiting"]}
-        self.waiting_order = list(self.waiting)
+        self.waiting = [tuple(each) for each in kept["waiting"]]
 
 
 @cache
