@@ -179,17 +179,6 @@ def wrongly_decided(runs, epsilon, seed, *, are_good):
     return wrong.mean()
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.05])
-def test_the_capitals_of_the_attack_are_those_of_a_race(epsilon):
-    scores, _ = chain(50, epsilon, 1, are_good=False)
-    halves = (scores[:, 1] - scores[:, 0]) / 2
-    for differences, capital in zip(halves, largest_capitals(halves, epsilon, 1, 0.05), strict=True):
-        race = Race(2, 40, delta=0.05, epsilon=epsilon, race="paired")
-        race.tell_many([(1, j, 0.5 + d) for j, d in enumerate(differences)])
-        race.tell_many([(0, j, 0.5) for j in range(40)])
-        assert min(race.board.best[-1, 1, 0], 20) == pytest.approx(min(capital, 20), rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("epsilon", "are_good"), [(0.0, False), (0.025, False), (0.05, False), (0.05, True), (0.2, True)]
 )

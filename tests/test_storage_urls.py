@@ -15,16 +15,10 @@ WRONG = [
     ("mysql://u:secret@h/d", "must be memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE, got mysql://..."),
     ("u:secret@h/d", "got something else"),
     ("file.db", "got 'file.db'"),
-<<<<<<< HEAD
-    ("postgresql://u:secret@h:port/d", "storage postgresql://... has a port that is not a number"),
-    ("postgresql://u:secret", "has a port that is not a number"),  # the host was forgotten
-    ("postgresql://u:secret@h:65536/d", "must be from 1 to 65535"),
-=======
     ("postgresql://u:secret@h:port/d", "the port in storage postgresql://... must be a number from 1 to 65535"),
     ("postgresql://u:secret", "must be a number from 1 to 65535"),  # the host was forgotten
     ("postgresql://u:secret@h:65536/d", "must be a number from 1 to 65535"),
     ("postgresql://u:secret@h:0/d", "must be a number from 1 to 65535"),
->>>>>>> study
     ("postgresql+asyncpg://u:secret@h/d", "postgresql+asyncpg:// names a driver that cabai does not use"),
     ("sqlite:///x.db?nonsense=secret", "takes a file and nothing else"),
     ("sqlite:///secret\0.db", "got one with NUL or broken characters"),
@@ -32,12 +26,9 @@ WRONG = [
     ("postgresql://u:secret%00@h/d", "cannot be read: write %40, %3A, %2F within a password"),
     ("postgresql://u:half@secret@h/d", "must have one @ at most: write %40"),
     ("postgresql://u/x:secret@h/d", "must have one @ at most"),
-<<<<<<< HEAD
-=======
     (f"postgresql://u:secret@{NOWHERE}/d?plugin=nonsense", "has options that the database does not know"),
     (f"postgresql://u:secret@{NOWHERE}/d?port=nonsense", "must be a number from 1 to 65535"),
     (f"postgresql://u:secret@{NOWHERE}/d?connect_timeout=nonsense", "has options that the database does not know"),
->>>>>>> study
     (f"postgresql://u:secret@{NOWHERE}/d?nonsense=1", "has options that the database does not know"),
     ("postgresql://u:secret@a..b/d", "names a host that cannot exist"),
     (f"postgresql://u:secret@{'h' * 80}/d", "names a host that cannot exist"),
