@@ -281,7 +281,7 @@ FAULTS = [Fault(*each) for each in [
     ("study/current.py", "            if len(transaction.events) > before:\n                raise\n", "",
      "test_study_broken::test_ctrl_c_while_a_refusal_is_undone_leaves_nothing_of_it"),
     ("study/log/sqlite.py", '"BEGIN IMMEDIATE"', '"BEGIN"',
-     "test_study_durability::test_eight_processes_on_one_study"),
+     "test_study_durability::test_threads_of_several_processes_on_one_study"),
     ("study/log/sqlite.py", "PRAGMA synchronous = FULL", "PRAGMA synchronous = OFF",
      "test_study_durability::test_sqlite_waits_for_the_disk"),
     ("study/log/postgres.py", "if len(self.permits) > CONNECTIONS:", "if False:",

@@ -15,10 +15,8 @@ import pytest
 import cabai
 from cabai.datasets.race import Race
 from shell import here
-from storages import BOTH, close
 from studies import NAMES
 from tables_of_scores import table
-from workers import Child, killed
 
 ARMS = ["a", "b", "c"]
 
@@ -216,56 +214,6 @@ def test_a_study_that_costs_more_than_its_dataset_says_so_once():
     for i in range(2):
         study.tell(study.ask(), i % 2)
     assert "8 spent" in study.status().warnings[0]
-
-
-@BOTH
-@pytest.mark.parametrize("kills", [12, pytest.param(500, marks=pytest.mark.slow)])
-def test_killed_workers_lose_no_evaluation_and_pay_for_none_twice(url: str, kills: int) -> None:
-    """Each worker is killed at any moment. Whatever it was told is kept; an evaluation is paid for again only if its
-    worker died before it could tell."""
-    scores = np.tile(table(items=50_000, seed=4)[0], (3, 1))  # all tied: nothing is decided
-    study = cabai.create_study("killed", arms=ARMS, items=50_000, race="paired", speculate=10, storage=url)
-    chance, told = random.Random(8), {}
-
-    def work(report):
-        mine = cabai.load_study("killed", storage=url)
-        mine._do("lapse", was_lost=lambda worker: True)
-        while True:
-            pull = mine.ask(worker="w")
-            mine.tell(pull, score(scores, pull), 1)
-            report(pull.arm, pull.item, score(scores, pull))
-
-    for _ in range(kills):
-        for arm, item, value in killed(Child(work), chance.uniform(0, 0.1)):
-            assert (arm, item) not in told  # paid twice
-            told[arm, item] = value
-    close(url)
-    study = cabai.load_study("killed", storage=url)
-    log = {(each["arm"], each["item"]): each["reward"] for each in study.observations()}
-    assert len(log) == len(study.observations())
-    assert told.items() <= log.items()
-    assert len(log) <= len(told) + kills
-    status = study.status()
-    assert status.pulls + status.waiting == len(log)
-    assert status.spent == len(log)
-
-
-@BOTH
-def test_processes_share_a_race(url: str) -> None:
-    scores = table(items=400, seed=5)
-    study = cabai.create_study("shared", arms=ARMS, items=400, seed=1, storage=url)
-
-    def work(report):
-        study = cabai.load_study("shared", storage=url)
-        study.run(lambda arm, item: (scores[ARMS.index(arm), item], 1.0))
-        report(study.decision)
-
-    children = [Child(work) for _ in range(4)]
-    for child in children:
-        assert list(child.reports()) == [["b"]]
-        assert child.end() == 0
-    told = study.observations()
-    assert len({(each["arm"], each["item"]) for each in told}) == len(told)
 
 
 def test_a_run_from_a_file(tmp_path):

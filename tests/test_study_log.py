@@ -17,7 +17,7 @@ import cabai
 from cabai.study import Study, catalogue, create_study, load_study
 from cabai.study.current import new_state
 from cabai.study.log import postgres
-from shell import here
+from shell import here, refused, run_file
 from storages import BOTH, looked
 from studies import new, reloaded
 from workers import Broken, check_known, check_replay, stored, token
@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::cabai.CostlyStudy"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
 ]
-ARMS = {"arms": ["small", "large"], "family": "bernoulli"}
 
 
 def restored(state: Any) -> Any:
@@ -201,8 +200,7 @@ def test_everything_that_happened_can_be_listed(clock):
     assert study.ask(3, worker="w", request="r") == [first, second, third]
     clock.now += 1.0
     study.release(third)
-    again = study.ask(worker="v")
-    study.renew(again)
+    study.renew(study.ask(worker="v"))
     clock.now += 1.0
     study.tell(first, 1, 0.5)
     study.tell(second, failed="no luck", cost=0.25)
@@ -210,33 +208,28 @@ def test_everything_that_happened_can_be_listed(clock):
     study.tell(study.ask(worker="u"), 0, 1.0)
     study.amend(max_pulls=90, by="me")
     study.drop("c", by="me")
-    for pull in study.ask(2):
-        study.tell(pull, 1, 1.0)
+    study.tell_many([{"pull": pull, "reward": 1, "cost": 1.0} for pull in study.ask(2)])
     study.tell_counts({"a": [4, 4, 2.0], "b": [4, 0, 2.0]}, period="May")
     if not study.stopped:
         study.stop()
-    log, mine = study.events(), token(study)
+    log, status = study.events(), study.status()
     assert [each["place"] for each in log] == list(range(1, len(log) + 1))
-    kinds = [each["kind"] for each in log]
-    assert kinds[:13] == ["ask", "ask", "ask", "renew", "renew", "renew", "release", "offer", "renew", "tell", "tell",
-                          "lapse", "offer"]  # fmt: skip
-    assert kinds[13:] == ["tell", "amend", "amend", "ask", "ask", "tell", "tell", "counts", "stop"]
-    assert log[0] == {"place": 1, "kind": "ask", "time": began, "pull": f"{mine}-1", "arm": "a", "worker": "w",
-                      "request": "r"}  # fmt: skip
-    assert log[6] == {"place": 7, "kind": "release", "time": began + 1, "pull": third.id}
-    assert log[7] == {"place": 8, "kind": "offer", "time": began + 1, "pull": third.id, "worker": "v"}
-    assert log[9] == {"place": 10, "kind": "tell", "time": began + 2, "pull": first.id, "arm": "a", "reward": 1.0,
-                      "cost": 0.5, "worker": "w"}  # fmt: skip
-    assert log[10] == {"place": 11, "kind": "tell", "time": began + 2, "pull": second.id, "arm": "b", "cost": 0.25,
-                       "worker": "w", "failed": "no luck"}  # fmt: skip
-    assert log[14] | {"time": 0} == {"place": 15, "kind": "amend", "time": 0, "worker": "me",
-                                     "changes": {"max_pulls": [None, 90]}}  # fmt: skip
+    kinds = "ask ask ask renew renew renew release offer renew tell tell lapse offer tell amend amend ask ask tell tell"
+    assert [each["kind"] for each in log] == [*kinds.split(), "counts", "stop"]
+    told = {"time": began + 2, "worker": "w"}
+    for event in (
+        {"place": 1, "kind": "ask", "time": began, "pull": first.id, "arm": "a", "worker": "w", "request": "r"},
+        {"place": 7, "kind": "release", "time": began + 1, "pull": third.id},
+        {"place": 8, "kind": "offer", "time": began + 1, "pull": third.id, "worker": "v"},
+        told | {"place": 10, "kind": "tell", "pull": first.id, "arm": "a", "reward": 1.0, "cost": 0.5},
+        told | {"place": 11, "kind": "tell", "pull": second.id, "arm": "b", "cost": 0.25, "failed": "no luck"},
+        {"place": 15, "kind": "amend", "time": began + 2, "worker": "me", "changes": {"max_pulls": [None, 90]}},
+    ):
+        assert log[event["place"] - 1] == event
     assert log[15]["changes"] == {"dropped": [[], ["c"]]}
-    assert log[-2]["counts"] == {"a": [4, 4, 2.0], "b": [4, 0, 2.0]}
-    assert log[-2]["request"] == "May"
-    assert log[-1]["reason"] == study.status().reason
-    assert log[-1]["arm"] == study.status().leader
-    assert log[-1]["confidence"] == study.status().confidence
+    assert (log[-2]["counts"], log[-2]["request"]) == ({"a": [4, 4, 2.0], "b": [4, 0, 2.0]}, "May")
+    ended = log[-1]
+    assert (ended["reason"], ended["arm"], ended["confidence"]) == (status.reason, status.leader, status.confidence)
 
 
 def test_the_log_is_the_same_over_http_and_in_the_shell(folder, serve):
@@ -259,91 +252,81 @@ def test_the_log_is_the_same_over_http_and_in_the_shell(folder, serve):
     assert "reason by hand" in lines[-1]
 
 
-def whole(study: Study, file: Any) -> None:
+def exported(study: Study, folder: Any) -> Any:
+    """The file with its log."""
+    file = folder / f"{study.name}.jsonl"
     done = here("study", "export", study.name, "--out", str(file), "--storage", study.storage)
     assert (done.returncode, done.stderr) == (0, "")
+    return file
 
 
-def played(study: Study, turns: int, seed: int) -> Study:
+def moving(storage: str, turns: int = 6, **options: Any) -> Study:
+    """A study that has begun, some of whose pulls have failed."""
+    usual = {"arms": ["small", "large"]} | ({} if "items" in options else {"family": "bernoulli"})
+    return turned(create_study("study", storage=storage, **usual | options), turns, seed=1)
+
+
+def turned(study: Study, turns: int, seed: int) -> Study:
     chance = random.Random(seed)
     for _ in range(turns):
-        if study.stopped:
-            break
-        pull = study.ask(worker="w")
-        if chance.random() < 0.1:
-            study.tell(pull, failed="no luck", cost=0.5)
-        else:
-            study.tell(pull, float(chance.random() < (0.6 if pull.arm == "a" else 0.4)), 1.0)
+        if not study.stopped:
+            pull = study.ask(worker="w")
+            fails, reward = chance.random() < 0.1, float(chance.random() < (0.6 if pull.arm == "a" else 0.4))
+            study.tell(pull, **({"failed": "no luck"} if fails else {"reward": reward}), cost=1.0)
     return study
 
 
 MOVED = {
-    "sampled": {"family": "bernoulli", "reserve": 0.1, "policy": "top-two"},
+    "sampled": {"reserve": 0.1, "policy": "top-two"},
     "race": {"items": [f"q{i}" for i in range(50)], "seed": 5},
     "open race": {"items": 50, "seed": 5, "reserve": 0.1},
-    "cheapest": {"family": "bernoulli", "goal": "cheapest", "epsilon": 0.1, "running_costs": [1, 2, 3]},
-    "ended": {"family": "bernoulli", "max_pulls": 10},
+    "cheapest": {"goal": "cheapest", "epsilon": 0.1, "running_costs": [1, 2, 3]},
+    "ended": {"max_pulls": 10},
 }
 
 
 @pytest.mark.parametrize("kind", MOVED)
 @BOTH
 def test_a_study_that_was_moved_is_the_same_and_goes_on_the_same(url, folder, kind):
-    storage = f"sqlite:///{folder}/first.db"
-    study = played(create_study("study", arms=["a", "b", "c"], storage=storage, **MOVED[kind]), 30, seed=1)
+    study = moving(f"sqlite:///{folder}/first.db", 30, arms=["a", "b", "c"], **MOVED[kind])
     if "reserve" in MOVED[kind]:
         study.add_arm("d", by="me")
         study.amend(lease=50.0)
     under_way = None if study.stopped else study.ask(worker="v")
-    whole(study, folder / "study.jsonl")
-    copy = cabai.import_study(folder / "study.jsonl", storage=url)
+    copy = cabai.import_study(exported(study, folder), storage=url)
     assert copy.name == "study"
-    assert copy.status() == study.status()
-    assert copy.events() == study.events()
-    assert copy.observations() == study.observations()
-    assert copy.amendments() == study.amendments()
-    assert copy.history() == study.history()
+    for what in ("status", "events", "observations", "amendments", "history"):
+        assert getattr(copy, what)() == getattr(study, what)()
     assert (stored(copy), token(copy)) == (stored(study), token(study))
-    if under_way is not None:
-        for each in (study, copy):
-            each.tell(under_way, 1, 1.0)
     for each in (study, copy):
-        played(each, 30, seed=2)
-    mine = [(event.kind, event.pull, event.arm, event.item) for event in stored(study)]
-    assert [(event.kind, event.pull, event.arm, event.item) for event in stored(copy)] == mine
-    assert len(mine) == (21 if kind == "ended" else len(mine))
+        if under_way is not None:
+            each.tell(under_way, 1, 1.0)
+        turned(each, 30, seed=2)
+    mine, theirs = ([(each.kind, each.pull, each.arm, each.item) for each in stored(one)] for one in (study, copy))
+    assert mine == theirs
+    assert kind != "ended" or len(mine) == 21
 
 
-def test_a_log_that_is_imported_next_to_its_original_has_another_token(folder):
+def test_a_log_imported_next_to_its_original_has_another_token_and_keeps_how_arms_are_tried(folder):
     storage = f"sqlite:///{folder}/cabai.db"
-    study = played(create_study("study", **ARMS, storage=storage), 6, seed=1)
-    pull = study.ask()
-    whole(study, folder / "study.jsonl")
-    again = here("study", "import", str(folder / "study.jsonl"), "--storage", storage)
-    assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
-    assert "study 'study' already exists: choose another name, or delete it." in again.stderr
-    done = here("study", "import", str(folder / "study.jsonl"), "--name", "copy", "--storage", storage)
+    text = 'family = "bernoulli"\narms = ["a", "b"]\ncommand = "echo 1"\nmax_pulls = 3\ncost = "seconds"\n'
+    assert run_file(folder, text).returncode == 3
+    study = load_study("study", storage=storage)
+    study.amend(max_pulls=99)
+    pull, file = study.ask(), str(exported(study, folder))
+    said = "study 'study' already exists: choose another name, or delete it."
+    assert said in refused("study", "import", file, "--storage", storage)
+    done = here("study", "import", file, "--name", "copy", "--storage", storage)
     assert (done.returncode, done.stdout) == (0, "imported: copy\n")
     copy = load_study("copy", storage=storage)
     assert token(copy) != token(study)
     assert copy.ask().id.partition("-")[0] == token(copy)
     assert stored(copy)[:-1] == stored(study)
+    tests = looked(study._storage, "SELECT tests FROM cabai_study")
+    assert tests[0] == tests[1] != (None,)
     with pytest.raises(cabai.InvalidInput, match="is not the id of a pull of study 'copy'"):
         copy.tell(pull, 1, 1.0)
     study.tell(pull, 1, 1.0)
-
-
-def test_a_log_keeps_how_arms_are_tried(folder):
-    (folder / "study.toml").write_text(
-        'family = "bernoulli"\narms = ["a", "b"]\ncommand = "echo 1"\nmax_pulls = 3\ncost = "seconds"\n'
-    )
-    assert here("run", "study.toml", cwd=folder).returncode in (0, 3)
-    study = load_study("study", storage=f"sqlite:///{folder}/cabai.db")
-    whole(study, folder / "study.jsonl")
-    copy = cabai.import_study(folder / "study.jsonl", storage=f"sqlite:///{folder}/other.db")
-    tests = "SELECT tests FROM cabai_study"
-    assert looked(copy._storage, tests) == looked(study._storage, tests)
-    assert looked(copy._storage, tests) != [(None,)]
 
 
 def spoilt(lines: list[str]) -> dict[str, list[str]]:
@@ -369,90 +352,65 @@ def spoilt(lines: list[str]) -> dict[str, list[str]]:
 
 
 def test_a_damaged_file_is_refused_in_one_line_and_nothing_is_made(folder):
-    storage, other = f"sqlite:///{folder}/cabai.db", f"sqlite:///{folder}/other.db"
-    study = played(create_study("study", **ARMS, storage=storage), 4, seed=1)
-    whole(study, folder / "study.jsonl")
-    lines = (folder / "study.jsonl").read_text().splitlines()
+    other = f"sqlite:///{folder}/other.db"
+    lines = exported(moving(f"sqlite:///{folder}/cabai.db", 4), folder).read_text().splitlines()
     assert len(lines) == 1 + 8
+    bad = folder / "bad.jsonl"
     for how, rest in spoilt(lines).items():
-        (folder / "bad.jsonl").write_text("\n".join(rest))
-        done = here("study", "import", str(folder / "bad.jsonl"), "--storage", other)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (how, done.stderr)
-        assert len(done.stderr) < 700
+        bad.write_text("\n".join(rest))
+        assert len(refused("study", "import", str(bad), "--storage", other)) < 700, how
         assert cabai.list_studies(storage=other) == []
-    (folder / "bad.jsonl").write_bytes(b"\xff\xfe")
-    for file in (folder / "bad.jsonl", folder / "nowhere.jsonl", folder):
-        done = here("study", "import", str(file), "--storage", other)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    bad.write_bytes(b"\xff\xfe")
+    for file in (bad, folder / "nowhere.jsonl", folder):
+        refused("study", "import", str(file), "--storage", other)
     assert cabai.list_studies(storage=other) == []
 
 
 @BOTH
-def test_a_log_with_a_period_twice_is_refused_in_one_line(url, folder):
-    study = create_study("study", arms=["a", "b"], family="bernoulli", threshold="evalue", costs=[1, 1], storage=url)
+def test_a_log_with_a_period_twice_and_one_of_two_imports_at_the_same_time_are_refused(url, folder):
+    study = moving(url, threshold="evalue")
     for period in ("Monday", "Tuesday"):
-        study.tell_counts({"a": (10, 5), "b": (10, 6)}, period=period)
-    whole(study, folder / "study.jsonl")
-    (folder / "study.jsonl").write_text((folder / "study.jsonl").read_text().replace("Tuesday", "Monday"))
+        study.tell_counts({"small": (10, 5, 1.0), "large": (10, 6, 1.0)}, period=period)
+    file, begin = exported(study, folder), threading.Barrier(2)
+    (folder / "twice.jsonl").write_text(file.read_text().replace("Tuesday", "Monday"))
     with pytest.raises(cabai.InvalidInput, match="it has a pull or a period twice"):
-        cabai.import_study(folder / "study.jsonl", name="copy", storage=url)
+        cabai.import_study(folder / "twice.jsonl", name="copy", storage=url)
     assert cabai.list_studies(storage=url) == ["study"]
-
-
-@BOTH
-def test_one_of_two_imports_of_a_name_at_the_same_time_is_refused(url, folder):
-    study = played(create_study("study", **ARMS, storage=url), 6, seed=1)
-    whole(study, folder / "study.jsonl")
-    begin = threading.Barrier(2)
 
     def again(_: int) -> str:
         begin.wait()
         try:
-            return cabai.import_study(folder / "study.jsonl", name="copy", storage=url).name
+            return cabai.import_study(file, name="copy", storage=url).name
         except cabai.InvalidInput as error:
             return str(error)
 
     for _ in range(5):
         with ThreadPoolExecutor(2) as threads:
-            refused = "study 'copy' already exists: choose another name, or delete it."
-            assert sorted(threads.map(again, range(2))) == ["copy", refused]
+            said = "study 'copy' already exists: choose another name, or delete it."
+            assert sorted(threads.map(again, range(2))) == ["copy", said]
         cabai.delete_study("copy", storage=url)
 
 
 @BOTH
 def test_the_id_and_the_token_of_a_deleted_study_are_not_used_again(url):
-    ids, tokens, revisions = set(), set(), set()
+    seen = []
     for _ in range(4):
-        study = create_study("study", **ARMS, storage=url)
-        ids.add(study._row.id)
-        tokens.add(token(study))
-        revisions.add(catalogue.revision(study))
-        study.tell(study.ask(), 1, 1.0)
+        study = moving(url, 1)
+        seen.append((study._row.id, token(study), catalogue.revision(study)))
         cabai.delete_study("study", storage=url)
-        assert looked(study._storage, "SELECT count(*) FROM cabai_event") == [(0,)]
-        assert looked(study._storage, "SELECT count(*) FROM cabai_snapshot") == [(0,)]
-    assert len(ids) == len(tokens) == len(revisions) == 4
-
-
-def test_a_study_with_items_is_not_split():
-    study = new(family=None, policy="top-two", items=20)
-    with pytest.raises(cabai.InvalidInput, match="has items: its race asks for them one by one"):
-        study.split(10)
+        for table in ("cabai_event", "cabai_snapshot"):
+            assert looked(study._storage, f"SELECT count(*) FROM {table}") == [(0,)]
+    assert [len(set(each)) for each in zip(*seen, strict=True)] == [4, 4, 4]
 
 
 @BOTH
 def test_an_interrupted_import_makes_nothing(url, folder, monkeypatch):
     monkeypatch.setattr(postgres, "AT_A_TIME", 3)
-    study = played(create_study("study", **ARMS, storage=url), 4, seed=1)
-    whole(study, folder / "study.jsonl")
-    commit = study._storage.commit
-
-    def interrupted(_: Any) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(study._storage, "commit", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        cabai.import_study(folder / "study.jsonl", name="copy", storage=url)
-    monkeypatch.setattr(study._storage, "commit", commit)
+    study = moving(url, 4)
+    file = exported(study, folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(study._storage, "commit", lambda _: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            cabai.import_study(file, name="copy", storage=url)
     assert cabai.list_studies(storage=url) == ["study"]
-    assert stored(cabai.import_study(folder / "study.jsonl", name="copy", storage=url)) == stored(study)
+    assert stored(cabai.import_study(file, name="copy", storage=url)) == stored(study)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from cabai.study import Study, load_study
 from cabai.study.log import database, tables
 from cabai.study.log.events import OFFER, TELL, WITHDRAW, Event
 from storages import BOTH, POSTGRES, before_commits
-from workers import Child, check_log, check_replay, join, new_study, token, told_in, under_way
+from workers import check_log, check_replay, new_study, token, under_way
 
 
 class Held:
@@ -142,32 +141,6 @@ def test_the_patience_of_a_call_counts_from_its_own_beginning(url: str, monkeypa
     assert all(isinstance(result, StorageError) for result in held.results.values())
     assert len(held.results) == 5
     assert tries[0] >= 5  # each has tried
-
-
-@BOTH
-def test_sixteen_threads_in_each_of_two_processes(url: str) -> None:
-    """All of them told at once, by both processes: each result is there once, and nobody is told what is not."""
-    study = new_study(url)
-
-    def work(report: Any) -> None:
-        mine, threads = load_study("study", storage=url), []
-
-        def one(seed: int) -> None:
-            chance = random.Random(seed)
-            for _ in range(12):
-                pull, reward = mine.ask(), chance.gauss()
-                mine.tell(pull, reward, cost=1.0)
-                report("told", pull.id, reward, 1.0, None)
-
-        threads = [threading.Thread(target=one, args=(seed,)) for seed in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    told = told_in(join([Child(work), Child(work)]))
-    assert len(told) == len(study.observations()) == 2 * 16 * 12
-    check_log(study, told)
 
 
 # A tell that waits for the study's lock sees its pull as others have left it.
