@@ -53,7 +53,7 @@ def play(study: cabai.study.Study, means, most: int = 10**6, *, seed: int = 1, c
 
 
 @contextmanager
-def refused(study: cabai.study.Study, message: str = "", error: type[Exception] = cabai.InvalidInput) -> Iterator[None]:
+def refused(study: cabai.study.Study, message: str | None = None, error: type[Exception] = cabai.InvalidInput) -> Iterator[None]:
     """What is done is refused with these words, and nothing in the storage has changed."""
     before = tables(study)
     with pytest.raises(error, match=message):

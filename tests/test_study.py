@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,7 +11,7 @@ import cabai
 from cabai import normal, uniform
 from combinations import WITHOUT_BUDGET, covering
 from storages import BOTH
-from studies import check_same_pulls, new, reloaded, start
+from studies import check_same_pulls, new, reloaded
 
 CASES = {
     "gaussian": (cabai.Instance("gaussian", [1.0, 0.5, -0.5], [1, 0.1, 0.3], variance=0.5), "evalue", 0.0),
@@ -66,20 +66,16 @@ def test_a_policy_draws_as_many_numbers_as_it_likes_live_as_simulated():
 
 def test_pulls_under_way_count_as_pulled_when_choosing():
     """CO takes the arm with the smallest C_a N_a; pulls under way count at the arm's mean cost."""
-    study = new(family="gaussian", policy="co", arms=["a", "b", "c", "d"])
-    costs = {"a": 1.0, "b": 0.2, "c": 0.5, "d": 0.1}
-    for _ in range(4):
-        pull = study.ask()
-        study.tell(pull, 0.0, costs[pull.arm])
-    n = dict.fromkeys("abcd", 1)
+    costs, n = {"a": 1.0, "b": 0.2, "c": 0.5, "d": 0.1}, dict.fromkeys("abcd", 1)
+    study, one_by_one = (new(family="gaussian", policy="co", arms=list(costs)) for _ in range(2))
+    for each in (study, one_by_one):
+        for _ in range(4):
+            pull = each.ask()
+            each.tell(pull, 0.0, costs[pull.arm])
     batch = study.ask(25)
     for pull in batch:
         assert pull.arm == min("abcd", key=lambda arm: costs[arm] * n[arm] ** 2)
         n[pull.arm] += 1
-    one_by_one = new(family="gaussian", policy="co", arms=["a", "b", "c", "d"])
-    for _ in range(4):
-        pull = one_by_one.ask()
-        one_by_one.tell(pull, 0.0, costs[pull.arm])
     assert [one_by_one.ask().arm for _ in range(25)] == [pull.arm for pull in batch]
     assert len({pull.id for pull in batch}) == 25
 
@@ -132,39 +128,6 @@ def test_a_worker_whose_pull_was_offered_again_can_no_longer_renew_it_or_give_it
         getattr(study, call)(pull)  # told in the meantime: does nothing
     with pytest.raises(cabai.InvalidInput, match="worker must be a string"):
         getattr(study, call)(theirs, worker=5)
-
-
-def test_a_lost_pull_of_an_arm_that_was_dropped_is_not_offered_again(clock):
-    study = new(policy="racing", lease=10, family="gaussian", delta=0.1)
-    rewards = {"a": [0.0, 0.1], "b": [0.05, 0.05], "c": [-3.0, -3.1]}
-    start(study, [0.1, 0.1, -3.0])
-    while (dropped := study.status()).arms[2].in_play:
-        pulls = study.ask(12)  # four of each arm, of which the last of c is told last
-        for pull in pulls[:-1]:
-            study.tell(pull, rewards[pull.arm][pull.number % 2], 1.0)
-        lost = pulls[-1]
-        assert lost.arm == "c"
-        if study.status().arms[2].in_play:
-            study.tell(lost, -3.0, 1.0)
-    assert (dropped.under_way, dropped.waiting) == (1, 0)
-    early = study.ask()
-    study.tell(early, rewards[early.arm][0], 1.0)
-    assert (study.status().waiting, study.status().waiting_for) == (1, lost.id)
-    clock.now += 100
-    asked = study.ask(5)
-    assert lost.id not in {pull.id for pull in asked}
-    assert study.status().waiting == 0  # for a pull that nobody is asked for
-    spent = study.status().spent
-    study.tell(lost, -3.0, 1.0)  # is on the bill and in the log, and counts nowhere
-    status = study.status()
-    assert (status.spent, status.discarded, status.arms[2].pulls) == (spent + 1.0, 1, dropped.arms[2].pulls)
-    assert (status.arms[2].low, status.arms[2].high) == (dropped.arms[2].low, dropped.arms[2].high)
-    assert "\n1 told of arms that are out: they do not count\n" in str(status)
-    assert reloaded(study).status() == status
-    assert not status.arms[2].in_play
-    study.tell(asked[0], rewards[asked[0].arm][0], 1.0)
-    assert study.status().waiting == 0
-    assert sum(each["counted"] for each in study.observations()) == study.status().pulls
 
 
 def test_a_study_never_undecides(clock):
@@ -234,11 +197,6 @@ def test_a_lapsed_pull_is_offered_again_also_to_the_request_that_had_it(clock):
 @BOTH
 def test_the_same_request_by_many_threads_leases_once(url):
     study = new(storage=url)
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(study.ask(request="one").id)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1 == study.status().under_way
+    with ThreadPoolExecutor(8) as threads:
+        found = [threads.submit(study.ask, request="one") for _ in range(8)]
+    assert len({each.result().id for each in found}) == 1 == study.status().under_way

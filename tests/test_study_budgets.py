@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import warnings
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import cabai
 from cabai.study.settings import FREE
 from conftest import drawer
-from studies import new, reloaded, start
+from studies import new, play, reloaded, start
 
 
 @pytest.mark.parametrize(("family", "direction", "threshold", "parts"), [
@@ -81,51 +80,37 @@ def test_known_costs_are_never_overdrawn_by_any_number_of_workers(policy):
         assert budget - status.spent < 1.0
 
 
-def test_a_batch_before_any_cost_is_known_has_one_pull_of_each_arm():
-    study = new(max_cost=1)
-    pulls = study.ask(1000)
-    assert [pull.arm for pull in pulls] == ["a", "b", "c"]
-    with pytest.raises(cabai.NoPull, match=r"cost of a pull of arm 'a' is not known yet, and the first one is under"):
-        study.ask()
-    study.tell(pulls[0], failed="broke", cost=0.0)  # says nothing of what a pull costs
-    again = study.ask(1000)
-    assert [pull.arm for pull in again] == ["a"]
-    study.tell(pulls[1], 1, 0.25)
-    more = study.ask(1000)  # as far as is known, a and c cost 0.25 as well
-    assert [pull.arm for pull in more] == ["b"]
-    for pull in (*again, *more, pulls[2]):
-        study.tell(pull, 1, 0.25)
-    while not study.stopped:
-        study.tell(study.ask(), 1, 0.25)
-    assert (study.status().spent, study.status().failures) == (1.0, 1)
-
-
 @pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 def test_what_is_left_for_pulls_of_a_dropped_arm_that_nobody_tells_does_not_block_a_study(clock):
     """A pull of a dropped arm is not offered again, and nothing waits for it. What it has reserved stays
     reserved: it may still be told, and the budget holds all the same."""
-    study = new(
-        policy="racing", lease=10, family="gaussian", delta=0.1, max_cost=400, costs=[1, 1, 100], threshold="evalue"
-    )
+    study = new(policy="racing", lease=10, family="gaussian", delta=0.1, max_cost=400, costs=[1, 1, 100],
+                threshold="evalue")  # fmt: skip
     start(study, [0.1, 0.1, -30.0], cost=1.0)
     while study.status().arms[2].in_play:
-        pulls = study.ask(6)
-        for pull in pulls[:-1]:
+        *pulls, lost = study.ask(6)
+        for pull in pulls:
             study.tell(pull, -30.0 if pull.arm == "c" else 0.1 * (pull.number % 2), 1.0)
-        assert pulls[-1].arm == "c"
+        assert lost.arm == "c"
         if study.status().arms[2].in_play:
-            study.tell(pulls[-1], -30.0, 1.0)
+            study.tell(lost, -30.0, 1.0)
+    before = study.status().arms[2]
     under_way = study.status().under_way + len(study.ask(1000))
     with pytest.raises(cabai.NoPull):
         study.ask()
     clock.now += 100
     again = study.ask(1000)
-    assert len(again) == under_way - 1
+    assert (len(again), lost.id in {pull.id for pull in again}) == (under_way - 1, False)
     with pytest.raises(cabai.NoPull):
         study.ask()
     while not study.stopped:
         study.tell(again.pop(0), 0.05)
-    study.tell(pulls[-1], -30.0)
+    study.tell(lost, -30.0)  # is on the bill and in the log, and counts nowhere
+    status = study.status()
+    assert (status.discarded, status.waiting, status.arms[2].pulls) == (1, 0, before.pulls)
+    assert (status.arms[2].low, status.arms[2].high, status.arms[2].in_play) == (before.low, before.high, False)
+    assert "\n1 told of arms that are out: they do not count\n" in str(status)
+    assert reloaded(study).status() == status
     for pull in again:
         study.tell(pull, 0.05)
     assert study.status().spent <= 400
@@ -141,38 +126,34 @@ def test_evidence_at_the_limit_is_a_decision():
 
 def test_known_costs_may_be_left_out_and_steer_alone():
     """CO with declared costs chooses by them, whatever is told; the bill is what is told."""
-    study = new(costs={"c": 0.1, "a": 1, "b": 4}, policy="co", family="gaussian")
-    costs = {"a": 1.0, "b": 4.0, "c": 0.1}
-    n = dict.fromkeys("abc", 0)
+    costs, n = {"c": 0.1, "a": 1.0, "b": 4.0}, dict.fromkeys("abc", 0)
+    study = new(costs=costs, policy="co", family="gaussian")
     for i in range(20):
         pull = study.ask()
-        if i >= 3:
-            assert pull.arm == min("abc", key=lambda arm: costs[arm] * n[arm] ** 2)
+        assert i < 3 or pull.arm == min("abc", key=lambda arm: costs[arm] * n[arm] ** 2)
         n[pull.arm] += 1
-        study.tell(pull, 0.1 * i, *([100.0] if i == 5 else []))
         if i == 5:
-            dear = pull.arm
+            study.tell(pull, 0.5, 100.0)
+            more = {pull.arm: 100 - costs[pull.arm]}
+        else:
+            study.tell(pull, 0.1 * i)
     status = study.status()
+    expected = [costs[arm] * n[arm] + more.get(arm, 0) for arm in "abc"]
     assert [arm.cost for arm in status.arms] == [1.0, 4.0, 0.1]
-    expected = {arm: costs[arm] * n[arm] + (100 - costs[arm]) * (arm == dear) for arm in "abc"}
-    assert [arm.spent for arm in status.arms] == pytest.approx([expected[arm] for arm in "abc"])
-    assert status.spent == pytest.approx(sum(expected.values()))
+    assert [arm.spent for arm in status.arms] == pytest.approx(expected)
     pull = study.ask()
     study.tell(pull, failed="it broke")  # its known cost was paid
-    assert study.status().spent == pytest.approx(sum(expected.values()) + costs[pull.arm])
+    assert study.status().spent == pytest.approx(sum(expected) + costs[pull.arm])
 
 
 def test_the_cost_of_a_failed_pull_counts_and_its_reward_does_not():
     study = new(policy="co", arms=["a", "b"])
-    first = study.ask()
-    study.tell(first, failed="crashed", cost=3.0)
+    study.tell(study.ask(), failed="crashed", cost=3.0)
     assert study.ask().arm == "a"  # still nothing known of it
-    study.release(study.ask())
     study = new(policy="co", arms=["a", "b"])
     start(study, [1, 1], cost=1.0)
     before = study.status()
     pull = study.ask()
-    assert pull.arm == "a"
     study.tell(pull, failed="crashed", cost=3.5)
     status = study.status()
     a = status.arms[0]
@@ -182,9 +163,7 @@ def test_the_cost_of_a_failed_pull_counts_and_its_reward_does_not():
     assert (a.low, a.high) == (before.arms[0].low, before.arms[0].high)
     assert [study.ask().arm for _ in range(2)] == ["b", "b"]  # a has become expensive: 4.5 · 1² against 1 · 1², 1 · 2²
     told = study.observations()[-1]
-    assert (told["reward"], told["failed"], told["cost"]) == (None, "crashed", 3.5)
-    study.tell(study.ask(), failed="free of charge")
-    assert study.status().spent == 5.5
+    assert (told["arm"], told["reward"], told["failed"], told["cost"]) == ("a", None, "crashed", 3.5)
 
 
 def test_many_failed_pulls_are_warned_of():
@@ -205,16 +184,11 @@ def test_many_failed_pulls_are_warned_of():
     assert "12 failed" in str(study)
 
 
-def run(study, means, seed=1):
-    chance = random.Random(seed)
-    return study.run(lambda arm: int(chance.random() < means[arm]))
-
-
 @pytest.mark.parametrize("policy", ["top-two", "co", "ctas", "tas", "d-lucb", "uniform"])
 def test_a_free_arm_is_on_no_bill_and_pulled_as_if_it_cost_a_hundredth_of_the_cheapest(policy):
     means = {"local": 0.5, "small": 0.6, "large": 0.9}
     free, cheap = (new(arms=list(means), policy=policy, costs=[cost, 2.0, 5.0], seed=3) for cost in (0.0, FREE * 2.0))
-    found, other = run(free, means), run(cheap, means)
+    found, other = play(free, means, cost=None), play(cheap, means, cost=None)
     assert [arm.pulls for arm in found.arms] == [arm.pulls for arm in other.arms]
     assert found.decision == other.decision == "large"
     assert (found.arms[0].spent, found.arms[0].cost) == (0.0, 0.0)
@@ -227,17 +201,15 @@ def test_a_free_arm_is_on_no_bill_and_pulled_as_if_it_cost_a_hundredth_of_the_ch
 def test_where_nothing_costs_anything_all_count_the_same_and_a_free_pull_may_be_told_with_its_cost():
     means = {"a": 0.2, "b": 0.8}
     free, equal = (new(arms=list(means), policy="top-two", costs=[cost] * 2, seed=3) for cost in (0, 1))
-    found, other = run(free, means), run(equal, means)
+    found, other = play(free, means, cost=None), play(equal, means, cost=None)
     assert [arm.pulls for arm in found.arms] == [arm.pulls for arm in other.arms]
     assert (found.spent, found.decision) == (0.0, "b")
     study = new(arms=["local", "large"], costs=[0, 1])
     study.tell(study.ask(), 1, cost=0)
-    with pytest.raises(cabai.InvalidInput, match="cost must not be negative"):
-        study.tell(study.ask(), 1, cost=-1)
-    for costs in (None, [1, 1]):
-        other = new(arms=["local", "large"], costs=costs)
-        with pytest.raises(cabai.InvalidInput, match="cost must be positive"):
-            other.tell(other.ask(), 1, cost=0)
+    for costs, cost, message in (([0, 1], -1, "negative"), (None, 0, "positive"), ([1, 1], 0, "positive")):
+        study = new(arms=["local", "large"], costs=costs)
+        with pytest.raises(cabai.InvalidInput, match=f"cost must (not )?be {message}"):
+            study.tell(study.ask(), 1, cost=cost)
     study = new(arms=["a", "b"], policy="co", costs=[0, 5e-324])  # the smallest costs do not vanish
     assert study.settings.steering_costs == (5e-324, 5e-324)
-    assert run(study, {"a": 0.1, "b": 0.9}).decision == "b"
+    assert play(study, {"a": 0.1, "b": 0.9}, cost=None).decision == "b"
