@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,11 +54,11 @@ def play(study: cabai.study.Study, means, most: int = 10**6, *, seed: int = 1, c
 
 
 @contextmanager
-def refused(study: cabai.study.Study, message: str | None = None, error: type[Exception] = cabai.InvalidInput) -> Iterator[None]:
+def refused(study: cabai.study.Study, message: str | None = None, error=cabai.InvalidInput) -> Iterator[Any]:
     """What is done is refused with these words, and nothing in the storage has changed."""
     before = tables(study)
-    with pytest.raises(error, match=message):
-        yield
+    with pytest.raises(error, match=message) as found:
+        yield found
     assert tables(study) == before
 
 

@@ -75,30 +75,6 @@ def test_the_smallest_mean_may_be_wanted():
     assert "every cheaper arm is more than 0.1 worse than the best" in status.sentence
 
 
-@STORAGES
-def test_a_stored_study_goes_on_where_it_was(url):
-    about = {"arms": ["a", "b", "c"], "family": "gaussian(variance=0.04)", "costs": [1, 2, 3], "seed": 5,
-             "goal": "cheapest", "epsilon": 0.3, "slack": 0.1}  # fmt: skip
-    study = cabai.create_study("stored", storage=url, **about)
-    same = new(policy="top-two", **about)
-    draws, means, steps = [random.Random(2), random.Random(2)], {"a": 0.0, "b": 0.97, "c": 1.0}, 0
-    while not study.stopped:
-        steps += 1
-        if steps % 7 == 0:
-            study = cabai.load_study("stored", storage=url)
-        for each, draw in zip((study, same), draws, strict=True):
-            pull = each.ask()
-            each.tell(pull, draw.gauss(means[pull.arm], 0.2))
-    one, other = study.status(), same.status()
-    assert [arm.pulls for arm in one.arms] == [arm.pulls for arm in other.arms]
-    assert one.decision == other.decision == "b"
-    assert [arm.excluded for arm in one.arms] == [arm.excluded for arm in other.arms] == [True, False, False]
-    assert study.settings == cabai.load_study("stored", storage=url).settings
-    assert cabai.create_study("stored", storage=url, load_if_exists=True, **about).decision == "b"
-    with pytest.raises(InvalidInput, match=r"its slack is 0\.1, not"):
-        cabai.create_study("stored", storage=url, load_if_exists=True, **about | {"slack": 0.05})
-
-
 def test_studies_of_before_have_the_goal_of_before():
     """What is stored of a study that looks for the best arm is what it always was."""
     plain = new().settings

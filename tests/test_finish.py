@@ -49,14 +49,16 @@ def test_a_race_that_has_nearly_paid_for_everything_pays_for_the_rest_and_is_exa
             cabai.replay(table, finish=wrong)
 
 
-@pytest.mark.parametrize("finish", [0, 0.5])
+@pytest.mark.parametrize("finish", [0, None, 0.5])
 def test_a_study_pays_what_a_replay_does(finish):
+    """The same evaluations, the same answer, with scores that come one by one."""
     table = on_the_edge()
     for seed in range(8):
         given = {"costs": PRICES, "running_costs": PRICES, "goal": "cheapest", "epsilon": 0.1, "finish": finish}
         replay = cabai.replay(table, repeats=1, seed=seed, **given)
         live = cabai.evaluate(list(table), range(ITEMS), lambda arm, item: float(table[arm][item]), seed=seed, **given)
         assert (live.spent, live.decision) == (replay.costs[0], replay.table.arms[replay.decisions[0]])
+        assert [arm.pulls for arm in live.status.arms] == replay.pulls[0].tolist()
         if finish and live.status.is_complete:
             assert live.statement.endswith("known exactly, since everything was evaluated")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 
 import pytest
 
@@ -27,24 +27,6 @@ def interrupt() -> None:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
-def is_plain(error: KeyboardInterrupt) -> bool:
-    """Whether it shows the way from the caller to what was called, and nothing that lies inside."""
-    shown = "".join(traceback.format_exception(error))
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    inside = [name for name in files if "psycopg" in name or "threading" in name or "numba" in name]
-    return not inside and "During handling" not in shown and "direct cause" not in shown
-
-
-def ours() -> list[str]:
-    """Threads that are left, after a moment in which they may end."""
-    deadline = time.monotonic() + 20
-    while found := [each.name for each in threading.enumerate() if each.name.startswith("cabai")]:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.02)
-    return found
-
-
 @pytest.fixture
 def heard(monkeypatch) -> threading.Event:
     """Set once a run has heard of an interrupt, and waits again: so no test depends on how fast it does."""
@@ -59,6 +41,17 @@ def heard(monkeypatch) -> threading.Event:
     return found
 
 
+def interrupted(call) -> None:
+    """It ends with Ctrl-C, which shows the way from the caller to what was called and nothing that lies inside."""
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        call()
+    shown = "".join(traceback.format_exception(stopped.value))
+    files = [frame.filename for frame in traceback.extract_tb(stopped.value.__traceback__)]
+    assert not [name for name in files if "psycopg" in name or "threading" in name or "numba" in name]
+    assert "During handling" not in shown
+    assert "direct cause" not in shown
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_first_waits_for_what_is_paid_for(workers, heard):
     study, begun = new(policy="uniform"), threading.Event()
@@ -70,10 +63,7 @@ def test_the_first_waits_for_what_is_paid_for(workers, heard):
         assert heard.wait(60)
         return ONES[arm], 2.0
 
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        study.run(test, workers=workers)
-    assert is_plain(stopped.value)
-    assert ours() == []
+    interrupted(lambda: study.run(test, workers=workers))
     told = study.observations()
     assert 1 <= len(told) <= workers
     assert (study.status().spent, study.status().under_way) == (2.0 * len(told), 0)
@@ -90,9 +80,7 @@ def test_the_second_leaves_a_test_that_never_returns(heard):
         end.wait()
         return 1, 2.0
 
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        study.run(test)
-    assert is_plain(stopped.value)
+    interrupted(lambda: study.run(test))
     assert len(calls) == 1
     pull = study.ask(worker="another")  # it was given back
     assert (pull.number, pull.offers) == (1, 2)
@@ -103,7 +91,6 @@ def test_the_second_leaves_a_test_that_never_returns(heard):
     assert [each["cost"] for each in study.observations()] == [2.0]
     with pytest.raises(cabai.AlreadyTold):
         study.tell(pull, reward=0, cost=1.0)
-    assert ours() == []
 
 
 def test_one_that_comes_as_the_line_about_progress_begins_leaves_no_thread(monkeypatch):
@@ -115,47 +102,7 @@ def test_one_that_comes_as_the_line_about_progress_begins_leaves_no_thread(monke
             interrupt()
 
     monkeypatch.setattr(threading.Thread, "start", started)
-    with pytest.raises(KeyboardInterrupt):
-        new().run(lambda arm: (ONES[arm], 2.0))
-    assert ours() == []
-
-
-def test_an_async_test_that_never_returns_needs_two_and_leaves_no_thread(heard):
-    begun = []
-
-    async def test(arm, item):
-        begun.append(arm)
-        if len(begun) == 3:  # all that there are workers for
-            interrupt()
-            while not heard.is_set():
-                await asyncio.sleep(0.01)
-            interrupt()
-        await asyncio.sleep(3600)
-
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        cabai.evaluate(["a", "b"], range(9), test, name="never", storage="memory", workers=3)
-    assert is_plain(stopped.value)
-    assert ours() == []
-    study = cabai.load_study("never", storage="memory")
-    assert study.observations() == []
-    assert cabai.evaluate(["a", "b"], range(9), lambda arm, item: arm == "a", name="never", storage="memory").decision
-
-
-def test_the_first_tells_what_async_tests_return(heard):
-    begun = []
-
-    async def test(arm, item):
-        begun.append(arm)
-        if len(begun) == 3:
-            interrupt()
-        while not heard.is_set():
-            await asyncio.sleep(0.01)
-        return 0.5, 1.0
-
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        cabai.evaluate(["a", "b"], range(9), test, name="soon", storage="memory", workers=3)
-    assert is_plain(stopped.value)
-    assert len(cabai.load_study("soon", storage="memory").observations()) == 3
+    interrupted(lambda: new().run(lambda arm: (ONES[arm], 2.0)))
 
 
 def test_a_script_shows_one_traceback_and_ends(tmp_path):
@@ -192,6 +139,27 @@ def test_a_script_shows_one_traceback_and_ends(tmp_path):
     assert sorted(pull.offers for pull in study.ask(2)) == [2, 2]
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_async_tests_are_waited_for_and_those_that_never_return_need_two(heard, returns):
+    begun, name = [], f"awaited {returns}"
+
+    async def test(arm, item):
+        begun.append(arm)
+        if len(begun) == 3:  # all that there are workers for
+            interrupt()
+        while not heard.is_set():
+            await asyncio.sleep(0.01)
+        if not returns:
+            if arm == begun[2]:
+                interrupt()
+            await asyncio.sleep(3600)
+        return 0.5, 1.0
+
+    interrupted(lambda: cabai.evaluate(["a", "b"], range(9), test, name=name, storage="memory", workers=3))
+    assert len(cabai.load_study(name, storage="memory").observations()) == 3 * returns
+    assert cabai.evaluate(["a", "b"], range(9), lambda arm, item: arm == "a", name=name, storage="memory").decision
+
+
 def test_an_interrupt_while_llvm_calls_back_is_heard(monkeypatch, paper_instance):
     """An exception in a function that C code calls is printed and lost: so it must not be raised there."""
     end, lost = threading.Event(), []
@@ -203,25 +171,16 @@ def test_an_interrupt_while_llvm_calls_back_is_heard(monkeypatch, paper_instance
         end.wait()  # as long as the caller waits for it, so does this
 
     monkeypatch.setattr(Work, "compiled", compiled)
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        cabai.simulate(paper_instance, "co", delta=0.1)
-    assert is_plain(stopped.value)
+    interrupted(lambda: cabai.simulate(paper_instance, "co", delta=0.1))
     assert lost == []
     end.set()
-    assert ours() == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after", [0.4, 0.8, 1.2, 1.6, 2.0, 2.5, 3.0, 4.0])
-def test_the_command_hears_it_whenever_it_comes(after, tmp_path):
-    """While it loads, while it compiles (nothing is cached) and while it simulates what never ends."""
-    command = [sys.executable, "-m", "cabai", "simulate", "--family", "bernoulli", "--means", "0.5,0.4999999",
-               "--costs", "1,1", "--policy", "ctas", "--delta", "1e-6"]  # fmt: skip
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(after)
-    started = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "cabai: stopped.\n")
-    assert time.monotonic() - started < 20
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """No thread of ours is left when a test has ended, after a moment in which they may end."""
+    yield
+    deadline = time.monotonic() + 20
+    while left := [each.name for each in threading.enumerate() if each.name.startswith("cabai")]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from contextlib import suppress
 
 import pytest
 
 import cabai
 import shell
-from cabai.errors import NoPull, StudyStopped
+from cabai.errors import StudyStopped
 from cabai.study import Study
 from combinations import covering
 from shell import here, run_file
-from storages import BOTH, looked
+from storages import looked
 from studies import new, play, refused, reloaded, start, tables
-from workers import Child, check_log, join, told_in
 
 
 def stopped(**options) -> Study:
@@ -254,51 +251,6 @@ def test_the_call_that_created_a_study_finds_it_after_it_was_amended():
         assert found.settings.max_cost == 9.0
     with pytest.raises(cabai.InvalidInput, match=r"its max_cost is 9.0, not 7.0. Amend it: study.amend\(max_cost="):
         cabai.create_study("found again", **options | {"max_cost": 7.0}, load_if_exists=True)
-
-
-@BOTH
-def test_other_processes_notice_and_nothing_is_lost(url):
-    """Two processes ask and tell, to the end of a budget that a third raises again and again; another arm joins each
-    time."""
-    study = cabai.create_study(
-        "noticed", arms=["left", "right"], family="gaussian(variance=1)", policy="uniform", delta=1e-9, max_pulls=20,
-        reserve=0.1, storage=url,
-    )  # fmt: skip
-
-    def work(seed, report):
-        mine, chance = cabai.load_study("noticed", storage=url), random.Random(seed)
-        end = time.monotonic() + 60
-        while (time.monotonic() < end and mine.settings.max_pulls < 200) or not mine.stopped:
-            try:
-                pull = mine.ask()
-            except NoPull:
-                time.sleep(0.002)
-                continue
-            reward = chance.gauss(0, 1)
-            mine.tell(pull, reward, 1.0)
-            report("told", pull.id, reward, 1.0, None)
-
-    def amend(report):
-        mine = cabai.load_study("noticed", storage=url)
-        for most in range(40, 201, 20):
-            while not mine.stopped:
-                time.sleep(0.002)
-            mine.amend(max_pulls=most)
-            with suppress(cabai.InvalidInput):  # the others have reached that budget already
-                mine.add_arm(f"arm {most}")
-                report("joined", f"arm {most}")
-
-    reports = join([Child(lambda report, seed=seed: work(seed, report)) for seed in (1, 2)] + [Child(amend)])
-    told = told_in(reports)
-    assert len(told) == 200
-    check_log(study, told)
-    amended = [each["changes"]["max_pulls"][1] for each in study.amendments() if "max_pulls" in each["changes"]]
-    assert amended == list(range(40, 201, 20))
-    status = study.status()
-    joined = [words[1] for words in reports if words[0] == "joined"]
-    assert joined
-    assert (status.reason, list(study.arms)) == ("max_pulls", ["left", "right", *joined])
-    assert all(arm.pulls for arm in status.arms[:-1])  # the last may have joined too late
 
 
 def test_from_the_shell(tmp_path):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import cabai
-from shell import here
+from shell import here, run_file
 from storages import BOTH, close
 
 pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
@@ -64,19 +64,13 @@ def limited(tmp_path):
     (tmp_path / "tests_of_budgets.py").write_text("def one(arm):\n    return 1, 1.0\n")
 
     def once(**limits):
-        (tmp_path / "study.toml").write_text("".join(f"{name} = {value}\n" for name, value in limits.items()) + TEXT)
-        done = here("run", "study.toml", cwd=tmp_path)
+        done = run_file(tmp_path, "".join(f"{name} = {value}\n" for name, value in limits.items()) + TEXT)
         assert done.returncode == 3, done.stderr
         status = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/s.db").status()
         assert status.stopped
         return done.stderr, status.spent
 
     return once
-
-
-@pytest.fixture
-def amend(tmp_path):
-    return lambda *options: here("study", "amend", "study", *options, "--storage", f"sqlite:///{tmp_path}/s.db")
 
 
 def test_a_budget_goes_up_and_down_and_up_again(limited):
@@ -98,19 +92,20 @@ def test_no_run_spends_more_than_its_file_says(limited):
         assert limited(**limits)[1] == spent
 
 
-def test_what_was_amended_by_other_means_holds_unless_the_file_changes_or_allows_less(limited, amend):
+def test_what_was_amended_by_other_means_holds_unless_the_file_changes_or_allows_less(limited, tmp_path):
     limited(max_pulls=4)
-    amend("--max-pulls", "7")
+    study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/s.db")
+    study.amend(max_pulls=7)
     said, bill = limited(max_pulls=4)  # as before
     assert (bill, "max_pulls is 4 here, but the study 'study' was amended: 7." in said) == (7, True)
     assert limited(max_pulls=7) == ("", 7)
     assert "max_pulls was 7 and is now 4" in limited(max_pulls=4)[0]  # since it said 7 the last time
     assert limited(max_pulls=9, max_cost=8)[1] == 8
-    amend("--max-cost", "100")
+    study.amend(max_cost=100)
     said, bill = limited(max_pulls=9, max_cost=8)
     assert (bill, "max_cost was 100.0 and is now 8.0" in said) == (8, True)
-    amend("--max-cost", "8.5", "--max-pulls", "100")
-    amend("--max-cost", "5")
+    study.amend(max_cost=8.5, max_pulls=100)
+    study.amend(max_cost=5)
     said, bill = limited(max_pulls=9, max_cost=8)  # others allow less
     assert (bill, "max_cost is 8 here, but the study 'study' was amended: 5." in said) == (8, True)
 

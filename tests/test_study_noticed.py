@@ -10,6 +10,7 @@ import pytest
 import cabai
 from cabai.study import Study, create_study
 from storages import BOTH
+from studies import start
 
 
 @pytest.fixture
@@ -93,11 +94,6 @@ def new(folder: Any, name: str = "study", **options: Any) -> Study:
     return create_study(name, **usual | options)
 
 
-def told(study: Study, count: int = 3) -> None:
-    for _ in range(count):
-        study.tell(study.ask(), 1, cost=1.0)
-
-
 def said(study: Study, work: Any) -> list[str]:
     """The statements that are said to the database meanwhile."""
     found: list[str] = []
@@ -111,7 +107,7 @@ def said(study: Study, work: Any) -> list[str]:
 
 def test_a_single_worker_reads_no_event_again(folder):
     study = new(folder)
-    told(study)
+    start(study, [1, 1, 1])
     pull = study.ask()
     for place, work in ((7, study.ask), (8, lambda: study.tell(pull, 1, cost=1.0))):
         found = said(study, work)
@@ -122,7 +118,7 @@ def test_a_single_worker_reads_no_event_again(folder):
 @BOTH
 def test_a_study_that_others_have_deleted_is_not_gone_on_with(url):
     study = create_study("study", arms=["a", "b"], family="bernoulli", storage=url)
-    told(study, 2)
+    start(study, [1, 1])
     pull = study.ask()
     cabai.delete_study("study", storage=url)
     again = create_study("study", arms=["a", "b"], family="bernoulli", delta=1e-6, storage=url)
@@ -144,7 +140,9 @@ def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, whe
     """Ctrl-C comes when the amendment is stored and before the handle knows of it; or another thread is quicker."""
     storage = {"storage": "memory"} if where == "memory" else {}
     study = new(folder, delta=0.1, reserve=0.01 if how == "join" else None, name=f"{where} {how}", **storage)
-    told(study)
+    start(study, [1, 1, 1])
+    changes = {"limit": lambda: study.amend(max_pulls=5), "drop": lambda: study.drop("c"),
+               "join": lambda: study.add_arm("d")}  # fmt: skip
     with monkeypatch.context() as patched:
         commit = study._storage.commit
 
@@ -154,10 +152,9 @@ def test_nobody_goes_on_with_settings_that_were_amended(folder, monkeypatch, whe
 
         patched.setattr(study._storage, "commit", committed)
         with pytest.raises(KeyboardInterrupt):
-            {"limit": lambda: study.amend(max_pulls=5), "drop": lambda: study.drop("c"),
-             "join": lambda: study.add_arm("d")}[how]()  # fmt: skip
+            changes[how]()
     if how == "limit":
-        told(study, 2)
+        start(study, [1, 1])
         with pytest.raises(cabai.StudyStopped):
             study.ask()
     elif how == "join":
