@@ -231,7 +231,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_links_of_other_sites_le
 @pytest.mark.parametrize(("options", "before", "after"), [
     ({"policy": "top-two"}, "May be the best 3 of 3", "May be the best 1 of 3"),  # which never drops an arm
     ({"policy": "co"}, "May be the best 3 of 3", "May be the best 1 of 3"),
-    ({"family": "poisson", "threshold": "paper"}, "", ""),  # which does not say which arms may be the best
+    ({"family": "poisson", "threshold": "paper"}, "", "Arms left 1 of 3"),  # which does not say which may be the best
     ({"reserve": 0.2}, "Arms left 2 of 3", "Arms left 1 of 3"),
 ])  # fmt: skip
 def test_the_page_counts_the_arms_that_may_be_the_best_or_that_are_left(storage, options, before, after):
