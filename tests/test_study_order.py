@@ -59,7 +59,7 @@ def test_hostile_delays_do_not_change_what_is_decided(clock, studies, good, bad)
         run_with_delays(study, clock, 32, hostile({"good": good, "bad": bad}, "bad", seed))
         assert study.decision is not None
         wrong += study.decision == "bad"
-    assert wrong <= binom.isf(1e-7, studies, 0.2)
+    assert wrong <= binom.isf(1e-6, studies, 0.2)
 
 
 @pytest.mark.parametrize("workers", [8, 32])
