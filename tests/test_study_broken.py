@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -337,31 +337,23 @@ class Held:
     """A study whose lock is held while threads come to wait for it; then all are let go at once, in any order."""
 
     def __init__(self, study: Study) -> None:
-        self.study, self.threads, self.results = study, list[threading.Thread](), dict[Any, Any]()
+        self.study, self.called = study, dict[Any, Future[Any]]()
 
     def __enter__(self) -> Held:
         self.study._current.writer.lock.acquire()
+        self.threads = ThreadPoolExecutor(16)
         return self
 
     def call(self, name: Any, work: Callable[[], Any]) -> None:
         """Have a thread do it, and wait until it waits."""
-
-        def run() -> None:
-            try:
-                self.results[name] = work()
-            except BaseException as error:
-                self.results[name] = error
-
-        self.threads.append(threading.Thread(target=run))
-        self.threads[-1].start()
-        while len(self.study._current.calls) < len(self.threads):
+        self.called[name] = self.threads.submit(work)
+        while len(self.study._current.calls) < len(self.called):
             time.sleep(0.001)
 
     def __exit__(self, *_: Any) -> None:
         self.study._current.writer.lock.release()
-        for thread in self.threads:
-            thread.join(60)
-            assert not thread.is_alive()
+        self.threads.shutdown()
+        self.results = {name: each.exception() or each.result() for name, each in self.called.items()}
 
 
 def count_commits(study: Study) -> list[int]:
@@ -458,52 +450,37 @@ def test_the_patience_of_a_call_counts_from_its_own_beginning(url: str, monkeypa
     assert tries[0] >= 5  # each has tried
 
 
-# A tell that waits for the study's lock sees its pull as others have left it.
-
-
 @POSTGRES
 @pytest.mark.parametrize("change", ["offered again", "withdrawn", "told the same", "told something else", "deleted"])
 def test_a_tell_that_waited_for_the_lock_sees_what_was_done_meanwhile(url: str, change: str) -> None:
+    """A tell that waits for the study's lock sees its pull as others have left it."""
     study = new_study(url)
     pull, _ = study.ask(2)
-    other, found = load_study("study", storage=url), []
-
-    def tell() -> None:
-        try:
-            found.append(other.tell(pull, 1.0, cost=1.0))
-        except Exception as error:
-            found.append(error)
-
-    waiting = threading.Thread(target=tell)
+    other, waiting = load_study("study", storage=url), []
+    told = {"kind": TELL, "arm": 0, "reward": 1.0 if change == "told the same" else 2.0, "cost": 1.0}
+    event = {"offered again": {"kind": OFFER, "worker": "me"}, "withdrawn": {"kind": WITHDRAW}}.get(change, told)
 
     def work(connection: Any) -> None:
         now, events = connection.lock(study._row.id, 0)
-        waiting.start()
+        waiting.append(thread.submit(other.tell, pull, 1.0, cost=1.0))
         time.sleep(0.3)  # it waits for the lock, with a view of the log from before
-        assert waiting.is_alive()
-        reward = 1.0 if change == "told the same" else 2.0
-        what = {
-            "offered again": {"kind": OFFER, "worker": "me"}, "withdrawn": {"kind": WITHDRAW},
-        }.get(change, {"kind": TELL, "arm": 0, "reward": reward, "cost": 1.0})  # fmt: skip
+        assert not waiting[0].done()
         if change == "deleted":
             connection.write(tables.DELETE_STUDY, (study._row.id,))
         else:
-            connection.append(study._row.id, [Event(len(events) + 1, time=now, pull=pull.number, **what)])
+            connection.append(study._row.id, [Event(len(events) + 1, time=now, pull=pull.number, **event)])
 
-    study._storage.write(work)
-    waiting.join(60)
-    assert not waiting.is_alive()
+    with ThreadPoolExecutor(1) as thread:
+        study._storage.write(work)
+    error = waiting[0].exception()
     if change == "deleted":
-        assert "has been deleted" in str(found[0])
+        assert "has been deleted" in str(error)
         return
     [seen] = study.observations()
-    if change == "told something else":
-        assert isinstance(found[0], AlreadyTold)
-        assert seen["reward"] == 2.0
-    else:
-        assert found == [None]
-        assert seen["reward"] == 1.0
+    is_other = change == "told something else"
+    assert isinstance(error, AlreadyTold) if is_other else error is None
+    assert seen["reward"] == (2.0 if is_other else 1.0)
     assert (seen["offers"], seen["worker"]) == ((2, "me") if change == "offered again" else (1, None))
     assert seen["counted"] == (change != "withdrawn")
-    if change not in ("withdrawn", "offered again"):
+    if change.startswith("told"):
         check_log(study, {pull.id: (seen["reward"], 1.0, None)})
