@@ -134,6 +134,7 @@ BAD = [
     ({"race": "champion", "epsilon": 0.1}, "needs epsilon 0"),
     ({"failed": "best"}, "failed must be worst, stop or a score"),
     ({"speculate": -1}, "speculate must not be negative"),
+    ({"speculate": float("nan")}, "speculate must be a finite number, got nan"),
     ({"failed": "stop", "on_lapse": "fail"}, "nothing may fail"),
     ({"full_cost": 10}, "leave full_cost out"),
 ]

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 import cabai
-from cabai import Instance, Statistics, simulate
+from cabai import Instance, simulate
 from cabai.core.stopping import beats, is_settled
 from cabai.datasets.capital import first_bets, largest_capital
-from cabai.thresholds import Bets, Contrast, threshold_of
+from cabai.thresholds import threshold_of
 from combinations import covering
 from samplers import in_turn, spoil
 
@@ -85,28 +85,6 @@ def test_tied_arms_are_separated_as_rarely_as_promised_for_all_pairs_at_once(fam
     """At delta/K, as `known` asks for."""
     wrong = share_wrong(family, choose, some_pair_is_separated, arms, trajectories, most, delta=DELTA / arms)
     assert wrong > 0 or most < 1000
-
-
-@pytest.mark.parametrize(("threshold", "family"), [(Contrast(), "bernoulli"), (Bets(), "bernoulli")], ids=str)
-@pytest.mark.parametrize("p", [0.5, 0.1])
-def test_exactly_how_often_two_tied_arms_are_ever_separated(threshold, family, p):
-    """All outcomes of 2 x 14 pulls in turn, with their probabilities."""
-    alive, wrong = {(0, 0): 1.0}, 0.0
-    for n in range(1, 15):
-        after: dict[tuple[int, int], float] = {}
-        for (x, y), chance in alive.items():
-            for one, other in ((0, 0), (0, 1), (1, 0), (1, 1)):
-                more = chance * (p if one else 1 - p) * (p if other else 1 - p)
-                after[x + one, y + other] = after.get((x + one, y + other), 0.0) + more
-        alive = {}
-        for (x, y), chance in after.items():
-            data = Statistics(family, pulls=[n, n], rewards=[x, y])
-            if any(threshold.beats(data, b, 1 - b, delta=DELTA / 2) for b in (0, 1)):
-                wrong += chance
-            else:
-                alive[x, y] = chance
-    assert wrong <= DELTA
-    assert wrong > 0 or p == 0.1
 
 
 @pytest.mark.slow

@@ -244,16 +244,6 @@ def test_the_history_has_the_lead_over_the_next_best_whoever_the_closest_rival_i
     assert rivals == {True, False}
 
 
-@pytest.mark.parametrize(("high", "decimals"), [(1, 3), (100, 1)])
-def test_means_of_scores_have_the_digits_that_their_number_and_range_allow(high, decimals):
-    study = cabai.create_study(f"scores up to {high}", arms=["a", "b"], items=400, family=f"bounded(high={high})",
-                               costs=[1, 1], seed=1, storage="memory")  # fmt: skip
-    chance = random.Random(2)
-    for _ in range(240):
-        study.tell(study.ask(), high * chance.random())
-    assert [len(row[2].partition(".")[2]) for row in study.status().rows()[1:]] == [decimals, decimals]
-
-
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):
     code = (
         "import cabai, itertools, os, signal\n"

@@ -124,28 +124,6 @@ def test_evidence_at_the_limit_is_a_decision():
     assert (found.decision, found.reason, found.pulls) == ("a", "evidence", n)
 
 
-def test_known_costs_may_be_left_out_and_steer_alone():
-    """CO with declared costs chooses by them, whatever is told; the bill is what is told."""
-    costs, n = {"c": 0.1, "a": 1.0, "b": 4.0}, dict.fromkeys("abc", 0)
-    study = new(costs=costs, policy="co", family="gaussian")
-    for i in range(20):
-        pull = study.ask()
-        assert i < 3 or pull.arm == min("abc", key=lambda arm: costs[arm] * n[arm] ** 2)
-        n[pull.arm] += 1
-        if i == 5:
-            study.tell(pull, 0.5, 100.0)
-            more = {pull.arm: 100 - costs[pull.arm]}
-        else:
-            study.tell(pull, 0.1 * i)
-    status = study.status()
-    expected = [costs[arm] * n[arm] + more.get(arm, 0) for arm in "abc"]
-    assert [arm.cost for arm in status.arms] == [1.0, 4.0, 0.1]
-    assert [arm.spent for arm in status.arms] == pytest.approx(expected)
-    pull = study.ask()
-    study.tell(pull, failed="it broke")  # its known cost was paid
-    assert study.status().spent == pytest.approx(sum(expected) + costs[pull.arm])
-
-
 def test_the_cost_of_a_failed_pull_counts_and_its_reward_does_not():
     study = new(policy="co", arms=["a", "b"])
     study.tell(study.ask(), failed="crashed", cost=3.0)

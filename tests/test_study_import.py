@@ -51,22 +51,6 @@ def test_what_counted_elsewhere_counts_here_and_is_marked(kind, tmp_path):
     assert [row["origin"] for row in found.observations()[7:]] == [None, None]
 
 
-def test_a_study_goes_on_elsewhere_as_it_would_have_here():
-    """Another delta, the same results: the pulls are those of a study that had that delta from the first."""
-    first = new(arms=["a", "b"], costs=[1, 2])
-    whole = new(arms=["a", "b"], costs=[1, 2], delta=0.001)
-    rewards = [1, 0] * 4
-    start(first, rewards, cost=None)
-    start(whole, rewards, cost=None)
-    later = new(arms=["a", "b"], costs=[1, 2], delta=0.001, import_from=first, unseen=True)
-    while not whole.stopped:
-        pulls = whole.ask(), later.ask()
-        assert pulls[0].arm == pulls[1].arm
-        for study, pull in zip((whole, later), pulls, strict=True):
-            study.tell(pull, int(pull.arm == "a"))
-    assert later.decision == whole.decision == "a"
-
-
 def test_what_is_imported_may_decide_at_once_and_a_plain_table_will_do(tmp_path):
     study = new(arms=["a", "b"], policy="uniform")
     study.run(lambda arm: (int(arm == "a"), 1.0))

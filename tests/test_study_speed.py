@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -106,18 +104,6 @@ def test_a_process_compiles_once_and_only_if_it_has_computed_for_long(monkeypatc
     while not compiled and time.monotonic() < deadline:
         time.sleep(0.01)
     assert compiled == ["cabai compiles"]
-
-
-def test_to_ask_and_tell_a_few_times_does_not_import_the_compiler():
-    code = """
-import sys
-from cabai import create_study
-study = create_study("few", arms=["a", "b", "c"], family="gaussian(variance=1)", storage="memory")
-for _ in range(20):
-    study.tell(study.ask(), reward=1, cost=1)
-print("numba" in sys.modules)
-"""
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def forked(work: Any) -> int:
