@@ -69,16 +69,6 @@ def test_own_prices_win_over_public_ones_and_a_changed_file_is_read_again(own, m
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 123.5
 
 
-def test_an_unknown_model_is_refused_with_those_that_are_close(own):
-    for model, prices, message in (
-        ("gpt-4oo", None, r"price of model 'gpt-4oo' is not known. Did you mean gpt-4o or .*CABAI_PRICES"),
-        ("own-4.2", own, r"'own-4.2' is not known. Did you mean own-4.1"),
-        ("zzz/qqq", None, r"'zzz/qqq' is not known. Give your own"),
-    ):
-        with pytest.raises(InvalidInput, match=message):
-            cost(model, input_tokens=1, output_tokens=1, prices=prices)
-
-
 def test_a_model_without_a_price_is_not_free_and_without_the_package_own_prices_still_do(monkeypatch, own):
     import genai_prices
 
@@ -112,10 +102,15 @@ def test_a_file_that_is_no_price_table_is_refused(own, text, message):
         cost("a", input_tokens=1, output_tokens=1, prices=own)
 
 
-def test_what_is_no_call_is_refused(own):
-    with pytest.raises(InvalidInput, match=r"cannot read the prices in nowhere.toml: No such file"):
-        cost("a", input_tokens=1, output_tokens=1, prices="nowhere.toml")
-    with pytest.raises(InvalidInput, match="input_tokens must be a whole number of at least 0, got -1"):
-        cost("a", input_tokens=-1, output_tokens=1, prices=own)
-    with pytest.raises(InvalidInput, match="a model must be given by its name, got 5"):
-        cost(5, input_tokens=1, output_tokens=1)
+def test_what_is_no_call_and_an_unknown_model_are_refused(own):
+    """With models that are close."""
+    for model, tokens, prices, message in (
+        ("a", 1, "nowhere.toml", "cannot read the prices in nowhere.toml: No such file"),
+        ("a", -1, own, "input_tokens must be a whole number of at least 0, got -1"),
+        (5, 1, None, "a model must be given by its name, got 5"),
+        ("gpt-4oo", 1, None, r"price of model 'gpt-4oo' is not known. Did you mean gpt-4o or .*CABAI_PRICES"),
+        ("own-4.2", 1, own, r"'own-4.2' is not known. Did you mean own-4.1"),
+        ("zzz/qqq", 1, None, r"'zzz/qqq' is not known. Give your own"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            cost(model, input_tokens=tokens, output_tokens=1, prices=prices)

@@ -11,6 +11,7 @@ import pytest
 
 import cabai
 from cabai.errors import StorageError
+from cabai.study.run.loop import run
 from studies import new, refused, reloaded, start
 
 
@@ -127,6 +128,7 @@ def test_a_value_of_another_kind_is_refused():
         (lambda: study.tell_many(3), "results must be a list of dictionaries, got 3"),
         (lambda: study.report(3), "file must be a path, got 3"),
         (lambda: study.run(print, progress=3), "progress must be a function, got 3"),
+        (lambda: run(study, lambda pulls: [1], batch=8), "batch is for a study with items"),
         (lambda: study.run(print, page="x"), "page must be true or false, got 'x'"),
         (lambda: cabai.import_study(3, storage="memory"), "file must be a path, got 3"),
         (lambda: cabai.evidence("x"), "evidence takes cabai.Statistics, got 'x'"),
