@@ -320,6 +320,21 @@ def test_evidence_at_the_limit_is_a_decision():
     assert (found.decision, found.reason, found.pulls) == ("a", "evidence", n)
 
 
+def test_declared_costs_steer_alone_whatever_is_told():
+    """CO chooses by them; the bill is what is told."""
+    costs = {"c": 0.1, "a": 1.0, "b": 4.0}
+    study, twin = (new(costs=costs, policy="co", family="gaussian") for _ in range(2))
+    for i in range(20):
+        pull, other = study.ask(), twin.ask()
+        assert pull.arm == other.arm
+        study.tell(pull, 0.1 * i, 100.0)
+        twin.tell(other, 0.1 * i)
+    assert (study.status().spent, [arm.cost for arm in study.status().arms]) == (2000.0, [1.0, 4.0, 0.1])
+    assert twin.status().spent == pytest.approx(sum(costs[each["arm"]] for each in twin.observations()))
+    twin.tell(pull := twin.ask(), failed="it broke")  # its known cost was paid
+    assert twin.observations()[-1]["cost"] == costs[pull.arm]
+
+
 def test_the_cost_of_a_failed_pull_counts_and_its_reward_does_not():
     study = new(policy="co", arms=["a", "b"])
     study.tell(study.ask(), failed="crashed", cost=3.0)

@@ -235,16 +235,14 @@ def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
     from cabai.study.rules.warnings import is_too_wide
 
     rewards = np.random.default_rng(4).normal(5, 2, (2000, 60))
-    n = np.arange(1, 61)
-    squares = np.cumsum(rewards**2, axis=1) - np.cumsum(rewards, axis=1) ** 2 / n
-    assert not any(is_too_wide(4.0, k, arm[k - 1]) for arm in squares for k in range(2, 61))
-    assert all(any(is_too_wide(0.5, k, arm[k - 1]) for k in range(2, 61)) for arm in squares)
+    squares = np.cumsum(rewards**2, axis=1) - np.cumsum(rewards, axis=1) ** 2 / np.arange(1, 61)
+    for declared, is_warned in ((4.0, False), (0.5, True)):
+        assert all(any(is_too_wide(declared, k, arm[k - 1]) for k in range(2, 61)) == is_warned for arm in squares)
     study = new(family="gaussian(variance=4)", policy="uniform", delta=1e-9, direction=direction)
-    for reward in rewards[0]:
-        study.tell(study.ask(), float(reward), 1.0)
+    start(study, map(float, rewards[0]))
     assert study.status().warnings == []
-    for a in range(3):
-        mine = [each["reward"] for each in study.observations() if each["arm"] == study.arms[a]]
+    for a, arm in enumerate(study.arms):
+        mine = [each["reward"] for each in study.observations() if each["arm"] == arm]
         variance = study._current.look(lambda state, a=a: state.variance(a))
         assert variance == pytest.approx(np.var(mine, ddof=1))
 
