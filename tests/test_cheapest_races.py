@@ -75,30 +75,19 @@ HARDEST = {
 EPSILON, SLACK, ITEMS = 0.1, 0.05, 200
 
 
-def started(arms, costs):
-    state = begin(arms, ITEMS, DELTA, EPSILON, "cheapest", Cheapest(SLACK, tuple(costs)))
-    state.running[:] = costs
-    return state
-
-
-def close_to(table):
-    sums = table.sum(axis=1)
-    return sums[:, None] - sums[None, :] >= -EPSILON * ITEMS - 1e-9
-
-
 def wrong_races(case, runs):
     """How many races are wrong by an adversary who sees the table and the order, reveals what he likes and stops when
     the answer is wrong. Any workers and delays are one of his strategies."""
     table = table_of(ITEMS, HARDEST[case])
-    arms, best, run = len(table), len(table) - 1, kernel("race_with_adversary")
-    costs = np.arange(1.0, arms + 1)
+    arms, sums, run = len(table), table.sum(axis=1), kernel("race_with_adversary")
+    costs, wrong = np.arange(1.0, arms + 1), 0
     right = np.isin(np.arange(arms), right_answers(table.mean(axis=1), costs.tolist(), EPSILON, SLACK))
     assert 0 < right.sum() < arms
-    prices, rank, close, wrong = np.ones(arms), np.arange(arms), close_to(table), 0
     for r in range(runs):
-        state = started(arms, costs)
-        state.close[:] = close
-        wrong += run(state, permutation(ITEMS, 13, r), table, prices, rank, right, best, r % 4)
+        state = begin(arms, ITEMS, DELTA, EPSILON, "cheapest", Cheapest(SLACK, tuple(costs)))
+        state.running[:], state.close[:] = costs, sums[:, None] - sums[None, :] >= -EPSILON * ITEMS - 1e-9
+        order = permutation(ITEMS, 13, r)
+        wrong += run(state, order, table, np.ones(arms), np.arange(arms), right, arms - 1, r % 4)
     return wrong
 
 

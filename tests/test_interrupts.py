@@ -145,12 +145,13 @@ def test_async_tests_are_waited_for_and_those_that_never_return_need_two(heard, 
 
     async def test(arm, item):
         begun.append(arm)
-        if len(begun) == 3:  # all that there are workers for
+        is_last = len(begun) == 3  # all that there are workers for
+        if is_last:
             interrupt()
         while not heard.is_set():
             await asyncio.sleep(0.01)
         if not returns:
-            if arm == begun[2]:
+            if is_last:
                 interrupt()
             await asyncio.sleep(3600)
         return 0.5, 1.0

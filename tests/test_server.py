@@ -218,7 +218,7 @@ def test_names_of_any_characters_name_studies_and_nothing_else(server, storage, 
 
 
 def connected(server, sent, count=1):
-    """Lines to a server on which so much was sent."""
+    """Lines to a server, with this sent on each."""
     found = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(count)]
     for each in found:
         each.sendall(sent)

@@ -456,10 +456,6 @@ OFTEN = 20_000
 RUNS = [5, pytest.param(OFTEN, marks=pytest.mark.slow)]
 
 
-def most(runs: int, claimed: float) -> int:
-    return int(binom.isf(1e-6, runs, claimed))
-
-
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize(("reserve", "claimed"), [(None, 2 * DELTA), (0.2, DELTA)])
 def test_arms_dropped_by_somebody_who_looks(runs, reserve, claimed):
@@ -470,11 +466,10 @@ def test_arms_dropped_by_somebody_who_looks(runs, reserve, claimed):
         assert levels.level(study.settings, 0, DELTA) == pytest.approx(level[dropped], rel=1e-12)
         if dropped < drops:
             study.drop(study.arms[dropped])
-    attack = Attack(by_dropping, arms, often=runs == OFTEN)
-    pulls = 500 if runs == OFTEN else 60
-    wrong = sum(attack.run(chance.standard_normal(pulls), level, np.zeros((arms, arms))) for _ in range(runs))
+    attack, pulls = attacking(by_dropping, arms, often=runs == OFTEN), 500 if runs == OFTEN else 60
+    wrong = sum(attack(chance.standard_normal(pulls), level, np.zeros((arms, arms))) for _ in range(runs))
     print(f"{wrong} of {runs}")
-    assert wrong <= most(runs, claimed)
+    assert wrong <= binom.isf(1e-6, runs, claimed)
 
 
 @pytest.mark.parametrize("runs", RUNS)
@@ -486,11 +481,10 @@ def test_arms_that_join_until_one_of_them_wins(runs):
         study.add_arm(f"new {k}")
     for a in range(arms):
         assert levels.level(study.settings, a, DELTA) == pytest.approx(level[arms][a], rel=1e-12)
-    attack = Attack(by_adding, arms, often=runs == OFTEN)
-    pulls = 500 if runs == OFTEN else 80
-    wrong = sum(attack.run(chance.standard_normal(pulls), level, first, pulls // 20) for _ in range(runs))
+    attack, pulls = attacking(by_adding, arms, often=runs == OFTEN), 500 if runs == OFTEN else 80
+    wrong = sum(attack(chance.standard_normal(pulls), level, first, pulls // 20) for _ in range(runs))
     print(f"{wrong} of {runs}")
-    assert wrong <= most(runs, DELTA)
+    assert wrong <= binom.isf(1e-6, runs, DELTA)
 
 
 # People who change a study's arms so that a wrong decision is as likely as they can make it: plain functions of records
@@ -565,24 +559,22 @@ def by_adding(arms, run, rules, rewards, levels, first, every):
     return False
 
 
-class Attack:
-    """An attack on contrast's test of that many gaussian arms; `run(rewards, ...)` makes it once. Compiled, if it is to
-    be made often."""
+def attacking(attack, arms: int, *, often: bool):
+    """An attack on contrast's test of that many gaussian arms: run(rewards, ...) -> whether it succeeds. Compiled, if
+    it is made often."""
+    kind = family_of("gaussian")
+    setup = Setup(kind, threshold_of("contrast", kind), policy_of("uniform"), arms=arms, delta=0.1)
+    plain = setup.bound(attack)
+    fast = compiled(plain) if often else None
 
-    def __init__(self, attack, arms: int, *, often: bool) -> None:
-        kind = family_of("gaussian")
-        self.setup = Setup(kind, threshold_of("contrast", kind), policy_of("uniform"), arms=arms, delta=0.1)
-        plain = self.setup.bound(attack)
-        self.attack = compiled(plain) if often else called_plainly(plain)
-
-    def run(self, rewards, *more) -> bool:
-        arms, run = self.setup.start()
+    def run(rewards, *more) -> bool:
+        records, rules = setup.start(), setup.rules.copy()
         with np.errstate(all="ignore"):
-            return bool(self.attack(arms, run, self.setup.rules.copy(), rewards, *more))
+            if fast is not None:
+                return bool(fast(*records, rules, rewards, *more))
+            return bool(plain(Records(records[0]), Record(records[1]), Record(rules), rewards, *more))
 
-
-def called_plainly(function):
-    return lambda arms, run, rules, *more: function(Records(arms), Record(run), Record(rules), *more)
+    return run
 
 
 def drop_levels(K: int, delta: float, reserve: float | None, most: int) -> np.ndarray:

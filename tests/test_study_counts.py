@@ -197,7 +197,7 @@ def test_the_next_period_is_divided_as_the_policy_divides_pulls(policy):
     most = new(policy=policy)
     for _ in range(2):
         assert sum(reloaded(most).split(2**53 - 1).values()) == 2**53 - 1
-        most.tell_counts(dict.fromkeys("abc", (2**51, 2**50, 1)), period="so many")
+        most.tell_counts(dict.fromkeys("abc", (2**51, 2**50, 1)), period="twice")
 
 
 def test_the_pulls_of_all_periods_together_are_limited():

@@ -318,44 +318,44 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
 def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first call, before each statement of asking and telling, and at the commit, both before and after the
     server has done it: the call is made once more, and counts once."""
-    study = new_study(url)
-    told, sent, end_at = {}, [0], [0]
+    study, told, sent, end_at = new_study(url), {}, 0, -1
 
     def is_the_end() -> bool:
-        sent[0] += 1
-        if sent[0] == end_at[0]:
+        nonlocal sent
+        sent += 1
+        if sent == end_at:
             postgres.end_connections()
-        return sent[0] == end_at[0]
+        return sent == end_at
 
     def sent_later(send: Any) -> Any:
         return lambda *arguments: (is_the_end(), send(*arguments))[1]
 
     def before_commit(connection: Any) -> None:
         is_the_end()
-        if sent[0] + 1 == end_at[0]:
+        if sent + 1 == end_at:
             connection.commit()  # done, but nobody will hear of it
         if is_the_end():
             ping(connection, "SELECT 1")
+
+    def ask_and_tell(reward: float) -> int:
+        """How many places it has at which the connection may end."""
+        nonlocal sent
+        sent = 0
+        pull = study.ask()
+        study.tell(pull, reward, cost=1.0)
+        told[pull.id] = (reward, 1.0, None)
+        return sent
 
     ping = PostgresConnection.fetch
     for name in ("lock", "fetch"):
         monkeypatch.setattr(PostgresConnection, name, sent_later(getattr(PostgresConnection, name)))
     before_commits(study._storage, before_commit)
-    end_at[0] = -1
-    for _ in range(2):  # how many places there are
-        sent[0] = 0
-        pull = study.ask()
-        study.tell(pull, 0.0, cost=1.0)
-        told[pull.id] = (0.0, 1.0, None)
-    places = sent[0]
+    ask_and_tell(0.0)
+    places = ask_and_tell(0.0)
     assert places == 2 * 3  # asking and telling: what is read, and both sides of the commit, with what is written
-    for place in range(1, places + 1):
-        sent[0], end_at[0] = 0, place
-        pull = study.ask()
-        study.tell(pull, float(place % 2), cost=1.0)
-        assert sent[0] > places  # some were made twice
-        told[pull.id] = (float(place % 2), 1.0, None)
-    end_at[0] = -1
+    for end_at in range(1, places + 1):
+        assert ask_and_tell(float(end_at % 2)) > places  # some were made twice
+    end_at = -1
     postgres.end_connections()
     status = study.status()
     assert status.pulls + status.waiting == len(told) == len(study.observations())
