@@ -280,15 +280,11 @@ def share_wrong(family, choose, stop, arms, trajectories, most, *, delta=DELTA, 
     return wrong
 
 
-SAMPLERS = pytest.mark.parametrize("choose", [in_turn, spoil], ids=lambda each: each.__name__)
-
-
 @pytest.mark.slow
-@SAMPLERS
+@pytest.mark.parametrize("choose", [in_turn, spoil])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize(
-    ("threshold", "family"), [(None, each) for each in TIES] + [("champion", each) for each in TIES]
-)
+@pytest.mark.parametrize("threshold", [None, "champion"])
+@pytest.mark.parametrize("family", TIES)
 def test_the_best_arm_stays_among_those_that_may_be_and_no_distance_is_too_small(threshold, family, choose, epsilon):
     """20,000 trajectories of 1,000 pulls; one delta for both claims."""
     share_wrong(family, choose, best_is_excluded, 4, 20_000, 1000, epsilon=epsilon, threshold=threshold)

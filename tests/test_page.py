@@ -246,14 +246,6 @@ def test_the_page_counts_the_arms_that_may_be_the_best_or_that_are_left(storage,
         assert sorted(re.findall(r"\b([ac]) out ", seen)) == ["a", "c"]
 
 
-@pytest.mark.parametrize(("arms", "order"), [(3, ["arms", "history"]), (21, ["history", "arms"])])
-def test_pictures_come_before_a_long_table(storage, arms, order):
-    study = judged(f"{arms} arms", storage, [f"arm {a}" for a in range(arms)])
-    study.tell_many([{"pull": pull, "reward": 1} for pull in study.ask(arms)])
-    assert re.findall('<section id="(arms|history)"', study.report()) == order
-    assert "History" in in_words(study.report())
-
-
 def test_a_report_needs_nothing_else(storage, folder):
     study = judged("report", storage)
     study.run(slowly("large", 0))

@@ -315,20 +315,9 @@ def handles(folder, serve):
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_a_free_arm_that_joined_elsewhere_is_run_as_free(handles, far):
+def test_a_free_arm_that_joined_elsewhere_is_told_and_run_as_free(handles, far):
+    """By somebody who did not ask for its pulls; one by one, as sums, and by a run."""
     near, worker = handles(far, costs=[1, 2], reserve=0.2, delta=1e-6, max_pulls=20)
-    near.add_arm("free", cost=0)
-    near.amend(max_pulls=30, lease=5)
-    status = worker.run(lambda arm: (1, {"a": 1, "b": 2, "free": 0}[arm]))
-    assert (status.pulls, status.failures) == (30, 0)
-    assert status.arms[2].pulls > 0
-    assert (worker.arms, worker.settings.max_pulls, worker.settings.lease) == (("a", "b", "free"), 30, 5.0)
-
-
-@pytest.mark.parametrize("far", [False, True])
-def test_results_of_an_arm_that_joined_elsewhere_are_told(handles, far):
-    """By somebody who did not ask for them; one by one, and as sums."""
-    near, worker = handles(far, costs=[1, 2], reserve=0.2)
     near.add_arm("free", cost=0)
     pulls = near.ask(3)
     worker.tell(next(pull.id for pull in pulls if pull.arm == "free"), reward=1, cost=0)
@@ -337,9 +326,17 @@ def test_results_of_an_arm_that_joined_elsewhere_are_told(handles, far):
     for pull in pulls:
         if pull.arm != "free":
             worker.tell(pull, reward=1)
+    near.amend(max_pulls=50)
     near.add_arm("d", cost=1)
     assert set(worker.tell_counts(dict.fromkeys("abd", (10, 5)), period="first")) == {"a", "b", "d", "free"}
     assert near.status().pulls == 33
+    near.add_arm("another", cost=0)
+    near.amend(max_pulls=60, lease=5)
+    costs = {"a": 1, "b": 2, "free": 0, "d": 1, "another": 0}
+    status = worker.run(lambda arm: (1, costs[arm]))
+    assert (status.pulls, status.failures) == (60, 0)
+    assert status.arms[4].pulls > 0
+    assert (worker.arms, worker.settings.max_pulls, worker.settings.lease) == (near.arms, 60, 5.0)
 
 
 @pytest.mark.parametrize("far", [False, True])
