@@ -1,45 +1,10 @@
-"""Races under workers that are slow where it hurts, and under an adversary who sees everything: to be compiled."""
+"""Races under an adversary who sees everything, and in all orders of a few items: to be compiled."""
 
 from __future__ import annotations
 
 import math
 
-from cabai.datasets.board import NO_ARM, choose, find_leader, is_active, is_decided, tell, winner
-
-
-def count_active(board, leader):
-    found = 0
-    for a in range(len(board.prefix)):
-        found += is_active(board, leader, a)
-    return found
-
-
-def race_with_workers(state, order, shares, delays, prices, rank, speculate, asked, due, who, where):
-    """One race with as many workers as `due` has places, each result as late as `delays` says; returns who won."""
-    told, busy, now, workers = 0, 0, 0.0, len(due)
-    for w in range(workers):
-        due[w] = math.inf
-    while True:
-        leader = find_leader(state, prices)
-        if is_decided(state, leader):
-            return winner(state, leader, rank)
-        limit = max(2.0 * count_active(state, leader), speculate * max(told, 1))
-        for w in range(workers):
-            if math.isinf(due[w]) and busy < limit:
-                a = choose(state, prices, leader, asked)
-                if a != NO_ARM:
-                    who[w], where[w] = a, asked[a]
-                    due[w] = now + delays[a, order[asked[a]]]
-                    asked[a] += 1
-                    busy += 1
-        first = 0
-        for w in range(workers):
-            if due[w] < due[first]:
-                first = w
-        now, due[first] = due[first], math.inf
-        busy -= 1
-        told += 1
-        tell(state, who[first], where[first], shares[who[first], order[where[first]]])
+from cabai.datasets.board import NO_ARM, find_leader, is_decided, tell, winner
 
 
 def race_with_adversary(state, order, shares, prices, rank, good, best, strategy):

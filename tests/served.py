@@ -24,7 +24,7 @@ class InThread:
     """A server in a thread of this process."""
 
     def __init__(self, storage: str, *, hosts: Sequence[str] = (), **options: Any) -> None:
-        self.access = Access.new()
+        self.storage, self.access = storage, Access.new()
         self.tokens = self.access.tokens
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]

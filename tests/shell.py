@@ -48,6 +48,13 @@ def here(*arguments: str, cwd=None, env=None) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(arguments, ended.value.code or 0, out.getvalue(), err.getvalue())
 
 
+def refused(*arguments: str, code: int = 2, **options) -> str:
+    """What a command that is refused says: one line, and nothing on its standard output."""
+    done = here(*arguments, **options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
+    return done.stderr
+
+
 def run_file(folder, text, *options, file="study.toml") -> subprocess.CompletedProcess[str]:
     """`cabai run` of a file with this text, here."""
     (folder / file).write_text(text)

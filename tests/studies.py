@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +39,27 @@ def start(study: cabai.study.Study, rewards, cost: float = 1.0) -> None:
     """Tell these rewards, one by one, of whatever the study asks for."""
     for reward in rewards:
         study.tell(study.ask(), reward, cost)
+
+
+def play(study: cabai.study.Study, means, most: int = 10**6, *, seed: int = 1, cost: float | None = 1.0):
+    """Ask and tell, one by one, until the study stops or `most` are told: rewards are 1 as often as an arm's mean says,
+    else 0. Returns the status."""
+    chance = random.Random(seed)
+    for _ in range(most):
+        if study.stopped:
+            break
+        pull = study.ask()
+        study.tell(pull, float(chance.random() < means[pull.arm]), cost)
+    return study.status()
+
+
+@contextmanager
+def refused(study: cabai.study.Study, message: str | None = None, error=cabai.InvalidInput) -> Iterator[Any]:
+    """What is done is refused with these words, and nothing in the storage has changed."""
+    before = tables(study)
+    with pytest.raises(error, match=message) as found:
+        yield found
+    assert tables(study) == before
 
 
 def check_same_pulls(instance, policy, threshold, epsilon, most, seed, *, reload=False, known=False, goal=None) -> None:

@@ -18,7 +18,7 @@ from cabai.datasets.dataset import permutation
 from cabai.datasets.race import functions_of
 from cabai.datasets.race import started as begin
 from cabai.support.specialise import specialised
-from test_race_validity import HALVES, arrangements, hostile_delays
+from test_race_validity import HALVES, arrangements
 
 SLOW = pytest.mark.slow
 DELTA, RUNS, ONCE_IN_A_MILLION = 0.1, 20_000, 1e-6
@@ -75,65 +75,32 @@ HARDEST = {
 EPSILON, SLACK, ITEMS = 0.1, 0.05, 200
 
 
-def started(arms, costs):
-    state = begin(arms, ITEMS, DELTA, EPSILON, "cheapest", Cheapest(SLACK, tuple(costs)))
-    state.running[:] = costs
-    return state
-
-
-def close_to(table):
-    sums = table.sum(axis=1)
-    return sums[:, None] - sums[None, :] >= -EPSILON * ITEMS - 1e-9
-
-
-def wrong_races(case, kind, runs):
-    """How many races are wrong: as they are run, with 16 workers and hostile delays, or by an adversary who sees the
-    table and the order, reveals what he likes and stops when the answer is wrong."""
+def wrong_races(case, runs):
+    """How many races are wrong by an adversary who sees the table and the order, reveals what he likes and stops when
+    the answer is wrong. Any workers and delays are one of his strategies."""
     table = table_of(ITEMS, HARDEST[case])
-    arms, best = len(table), len(table) - 1
-    costs = np.arange(1.0, arms + 1)
+    arms, sums, run = len(table), table.sum(axis=1), kernel("race_with_adversary")
+    costs, wrong = np.arange(1.0, arms + 1), 0
     right = np.isin(np.arange(arms), right_answers(table.mean(axis=1), costs.tolist(), EPSILON, SLACK))
     assert 0 < right.sum() < arms
-    prices, rank, close, wrong = np.ones(arms), np.arange(arms), close_to(table), 0
-    delays = hostile_delays(table[::-1], "late truth", np.random.default_rng(1))[::-1].copy()
-    due, who, where = np.zeros(16), np.zeros(16, np.int64), np.zeros(16, np.int64)
     for r in range(runs):
-        state, order = started(arms, costs), permutation(ITEMS, 13, r)
-        state.close[:] = close
-        if kind == "adversary":
-            wrong += kernel("race_with_adversary")(state, order, table, prices, rank, right, best, r % 4)
-        else:
-            asked = np.zeros(arms, np.int64)
-            answer = kernel("race_with_workers")(state, order, table, delays, prices, rank, 0.1, asked, due, who, where)
-            wrong += not right[answer]
+        state = begin(arms, ITEMS, DELTA, EPSILON, "cheapest", Cheapest(SLACK, tuple(costs)))
+        state.running[:], state.close[:] = costs, sums[:, None] - sums[None, :] >= -EPSILON * ITEMS - 1e-9
+        order = permutation(ITEMS, 13, r)
+        wrong += run(state, order, table, np.ones(arms), np.arange(arms), right, arms - 1, r % 4)
     return wrong
 
 
 @SLOW
-@pytest.mark.parametrize("kind", ["workers", "adversary"])
 @pytest.mark.parametrize("case", HARDEST)
-def test_wrong_answers_are_as_rare_as_promised(case, kind):
-    wrong = wrong_races(case, kind, RUNS)
-    print(f"\n{case}, {kind}: wrong {wrong / RUNS:.4f}")
+def test_wrong_answers_are_as_rare_as_promised(case):
+    wrong = wrong_races(case, RUNS)
+    print(f"\n{case}: wrong {wrong / RUNS:.4f}")
     assert wrong <= binom.isf(ONCE_IN_A_MILLION, RUNS, DELTA)
 
 
 def scores_of(table, names):
     return {name: row.tolist() for name, row in zip(names, table, strict=True)}
-
-
-@pytest.mark.parametrize("behind", [[30, 2, 0], [40, 25, 0], [0, 0, 0], [30, 29, 0]])
-def test_an_evaluation_is_a_replay(behind):
-    """The same evaluations, the same answer, with scores that come one by one."""
-    names, costs = ["small", "medium", "large"], {"small": 0.1, "medium": 0.5, "large": 2.0}
-    table = scores_of(table_of(150, behind, seed=3), names)
-    looked_for = {"goal": "cheapest", "epsilon": 0.08, "slack": 0.04, "running_costs": [1, 2, 3]}
-    found = cabai.evaluate(names, range(150), lambda arm, item: table[arm][item], seed=9, costs=costs, **looked_for)
-    again = cabai.replay(table, costs=costs, repeats=1, seed=9, **looked_for)
-    assert found.decision == names[again.decisions[0]]
-    assert [arm.pulls for arm in found.status.arms] == again.pulls[0].tolist()
-    assert found.spent == pytest.approx(again.costs[0])
-    assert again.right == 1.0
 
 
 def test_what_is_known_completely_is_known_exactly():
@@ -219,3 +186,78 @@ def test_a_race_does_not_wait_for_an_arm_that_was_shown_too_bad_though_none_is_o
     means = table.mean(axis=1)
     assert means.max() - 0.1 < means[0] < means.max() - 0.05 < means[1]
     assert found.decision == "medium"
+
+
+# When little is left to evaluate, a race evaluates it and answers exactly
+
+
+PRICES = {"small": 1, "large": 2}
+
+
+def on_the_edge(seed=1):
+    """Two arms whose difference is just what is good enough: the cheap one is, by all scores."""
+    rng = np.random.default_rng(seed)
+    large = (rng.random(ITEMS) < 0.7).astype(float)
+    small = large.copy()
+    right = np.flatnonzero(large)
+    small[right[:18]] = 0  # worse by 18 items, of which 20 are allowed
+    return {"small": small, "large": large}
+
+
+def shares_and_answers(finish, slack, **options):
+    found = cabai.replay(
+        on_the_edge(), costs=PRICES, goal="cheapest", epsilon=0.1, slack=slack, finish=finish,
+        repeats=50, **options,
+    )  # fmt: skip
+    return found.shares, found.same_winner, found
+
+
+def test_a_race_that_has_nearly_paid_for_everything_pays_for_the_rest_and_is_exact():
+    before, right_before, _ = shares_and_answers(0, 0.05)
+    after, right_after, _ = shares_and_answers(0.5, 0.05)
+    assert right_before < right_after
+    changed = after > before
+    assert changed.any()
+    assert (after[changed] == 1).all()
+    assert (after <= 1.5 * before + 1e-12).all()
+    assert (after <= 1).all()
+    assert (before[changed] >= 1 / 1.5 - 1e-12).all()
+    usual = shares_and_answers(None, 0.05)[0]
+    assert (usual == shares_and_answers(0.1, 0.05)[0]).all()
+    table = on_the_edge(2)
+    plain = cabai.replay(table, epsilon=0.02, repeats=20).costs
+    assert (plain == cabai.replay(table, epsilon=0.02, finish=0, repeats=20).costs).all()
+    assert (cabai.replay(table, epsilon=0.02, finish=100, repeats=20).shares == 1).all()
+    for wrong in (-0.1, "much", float("nan")):
+        with pytest.raises(cabai.InvalidInput, match="finish must"):
+            cabai.replay(table, finish=wrong)
+
+
+@pytest.mark.parametrize("finish", [0, None, 0.5])
+def test_a_study_pays_what_a_replay_does(finish):
+    """The same evaluations, the same answer, with scores that come one by one."""
+    table = on_the_edge()
+    for seed in range(8):
+        given = {"costs": PRICES, "running_costs": PRICES, "goal": "cheapest", "epsilon": 0.1, "finish": finish}
+        replay = cabai.replay(table, repeats=1, seed=seed, **given)
+        live = cabai.evaluate(list(table), range(ITEMS), lambda arm, item: float(table[arm][item]), seed=seed, **given)
+        assert (live.spent, live.decision) == (replay.costs[0], replay.table.arms[replay.decisions[0]])
+        assert [arm.pulls for arm in live.status.arms] == replay.pulls[0].tolist()
+        if finish and live.status.is_complete:
+            assert live.statement.endswith("known exactly, since everything was evaluated")
+
+
+def test_it_does_not_take_a_decision_back_at_a_limit():
+    table, given = on_the_edge(), {"costs": PRICES, "goal": "cheapest", "epsilon": 0.1, "seed": 3}
+
+    def score(arm, item):
+        return float(table[arm][item])
+
+    free = cabai.evaluate(["small", "large"], range(ITEMS), score, finish=0, **given)
+    for limit in (free.spent, free.spent + 5):
+        found = cabai.evaluate(["small", "large"], range(ITEMS), score, finish=100, max_cost=limit, **given)
+        assert (found.decision, found.spent) == (free.decision, free.spent)
+    everything = cabai.evaluate(["small", "large"], range(ITEMS), score, finish=100, **given)
+    assert (everything.spent, everything.decision) == (3 * ITEMS, "small")
+    many = cabai.evaluate(["small", "large"], range(ITEMS), score, finish=100, workers=8, **given)
+    assert (many.spent, many.decision) == (3 * ITEMS, "small")

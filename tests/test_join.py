@@ -130,81 +130,6 @@ def test_a_newcomer_must_itself_be_shown_better_than_the_incumbent():
     assert challenged.confidence(1, 0.05) < 0.95 <= plain.confidence(1, 0.05)
 
 
-def largest_capitals(differences, epsilon, wrong, delta, items=None):
-    """By run, the largest capital ever against "b is worse than a by at least epsilon": plainly, from the formulas.
-    There may be more `items` than differences."""
-    runs, count = differences.shape
-    items = items or count
-    bets = np.geomspace(min(0.5, np.sqrt(2 * np.log(wrong / delta) / items)), 1, 8)
-    capital, best, sums = np.full((runs, 8), 1 / 8), np.ones(runs), np.zeros(runs)
-    for j in range(count):
-        left, d = items - j, differences[:, j]
-        m = (-items * epsilon - sums) / left
-        plays = (m > -1) & (m < 1)
-        room = np.where(plays, 1 + m, 1.0)
-        x = np.minimum(bets * (items / left * room)[:, None], np.maximum(bets, 0.9))
-        capital = np.where(plays[:, None], capital * ((1 - x) + x * ((1 + d) / room)[:, None]), capital)
-        best = np.where(plays, np.maximum(best, capital.sum(axis=1)), best)
-        sums += d
-        best[(-items * epsilon - sums) < -(left - 1) - 1e-9] = np.inf
-    return best
-
-
-def chain(runs, epsilon, seed, *, are_good, items=40):
-    """Scores of three early arms and a newcomer, as close as is wrong. The first of the early arms is the best; the
-    others are too far from it by one item or, if they `are_good`, tie with it."""
-    rng = np.random.default_rng(seed)
-    far = round(epsilon * items) + 1  # by one item more than is allowed
-    best = items * 6 // 10
-    is_best = rng.random(runs) < 0.5  # the newcomer is far above all others, or one item below them
-    ones = [np.full(runs, each) for each in (best, *[best if are_good else best - far] * 2)]
-    ones.append(np.where(is_best, best + far, best - 1))
-    return np.stack(
-        [np.argsort(rng.random((runs, items)), axis=1) < own[:, None] for own in ones], axis=1
-    ) + 0.0, is_best
-
-
-def wrongly_decided(runs, epsilon, seed, *, are_good):
-    """How often some claim of a chain is wrong at any time, for an adversary who sees all scores, stops when it is, and
-    chooses which of the arms that are good enough has won the first race."""
-    scores, is_best = chain(runs, epsilon, seed, are_good=are_good)
-    wrong, claims = np.zeros(runs, bool), 3 if epsilon else 1
-    for rival in (1, 2):
-        if not are_good:
-            wrong |= largest_capitals(scores[:, rival] - scores[:, 0], epsilon, 2, 0.05) >= 2 / 0.05
-    for winner in range(3 if are_good and epsilon else 1):
-        lead = scores[:, 3] - scores[:, winner]
-        above, below = (largest_capitals(each, shift, claims, 0.05) for each, shift in ((lead, 0.0), (-lead, epsilon)))
-        wrong |= np.where(is_best, below, above) >= claims / 0.05
-    return wrong.mean()
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.05])
-def test_the_capitals_of_the_attack_are_those_of_a_race(epsilon):
-    scores, _ = chain(50, epsilon, 1, are_good=False)
-    halves = (scores[:, 1] - scores[:, 0]) / 2
-    for differences, capital in zip(halves, largest_capitals(halves, epsilon, 1, 0.05), strict=True):
-        race = Race(2, 40, delta=0.05, epsilon=epsilon, race="paired")
-        race.tell_many([(1, j, 0.5 + d) for j, d in enumerate(differences)])
-        race.tell_many([(0, j, 0.5) for j in range(40)])
-        assert min(race.board.best[-1, 1, 0], 20) == pytest.approx(min(capital, 20), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "are_good"), [(0.0, False), (0.025, False), (0.05, False), (0.05, True), (0.2, True)]
-)
-def test_a_chain_of_races_keeps_its_promise(epsilon, are_good):
-    """20,000 chains at .05 + .05; where no early arm is wrong, at .05."""
-    promised = 0.05 if are_good else 0.1
-    assert wrongly_decided(20_000, epsilon, 3, are_good=are_good) <= promised + 5 * np.sqrt(promised / 20_000)
-
-
-def shuffled(runs, sums, items, rng):
-    """Right and wrong answers in random orders: by run, arm and item."""
-    found = [np.argsort(rng.random((runs, items)), axis=1) < own for own in sums]
-    return np.stack(found, axis=1) + 0.0
-
-
 def open_race(name="open", url="memory", **given):
     return cabai.create_study(name, arms=ARMS, items=600, reserve=0.1, storage=url, seed=5, **given)
 
@@ -278,26 +203,3 @@ def test_the_winner_of_an_open_race_must_itself_beat_every_arm():
         assert arm == 0
         race.tell(arm, position, 0.0)
     assert race.winner(costs) == 2
-
-
-def wins_by_joining(runs, delta, *, epsilon=0.0, first=3, joined=10, reserve=0.2, items=60, seed=8):
-    """How often some arm that is too bad beats the first one, ever, for an adversary who sees all scores, adds arms
-    until one of them does, and stops then. All are as close as is wrong."""
-    rng, wrong = np.random.default_rng(seed), np.zeros(runs, bool)
-    far, best = round(epsilon * items) + 1, items * 6 // 10
-    part = first / (1 - reserve)
-    leader = shuffled(runs, [best], items, rng)[:, 0]
-    for k in range(1 - first, joined + 1):
-        other = shuffled(runs, [best - far], items, rng)[:, 0]
-        level = (part if k <= 0 else 2**k / reserve) / delta
-        if k > 1 - first:
-            wrong |= largest_capitals(other - leader, epsilon, part, delta) >= level
-    return wrong.mean()
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.05])
-def test_arms_that_join_a_race_until_one_wins_are_wrong_as_rarely_as_promised(epsilon):
-    runs = 20_000
-    rate = wins_by_joining(runs, 0.1, epsilon=epsilon)
-    print(f"epsilon {epsilon}: {rate:.4f}")
-    assert rate <= 0.1 + 5 * np.sqrt(0.1 / runs)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import brentq, minimize_scalar
 
 import cabai
 import reference
-from cabai import Statistics
+from cabai import Instance, Statistics, simulate
+from cabai.core.stopping import beats, is_settled
+from cabai.datasets.capital import first_bets, largest_capital
 from cabai.datasets.race import Race
-from cabai.thresholds import Contrast
+from cabai.thresholds import Contrast, threshold_of
+from combinations import covering
 from plain_race import PlainRace
+from samplers import in_turn, spoil
 from studies import new, reloaded
 
 DELTA = 0.1
@@ -91,19 +97,23 @@ def test_who_may_be_best_how_far_and_who_is_better_against_mixtures_by_another_f
     assert status.within <= expected * (1 + 2e-3) + 1e-9
 
 
-def test_within_against_every_pair_of_tilts():
-    """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits."""
+def test_within_and_a_lead_at_most_against_every_pair_of_tilts():
+    """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits. A lead at most is what the pair's test does
+    not refute, at the level of both pairs."""
     from pairs import least_log_e
 
     rng = np.random.default_rng(3)
     data = {arm: rng.normal(mean, 1, 40).tolist() for arm, mean in (("a", 0.0), ("b", 0.25))}
     status = told(data, family="gaussian", threshold="contrast").status()
-    means = {arm: float(np.mean(values)) for arm, values in data.items()}
-    other = "a" if status.leader == "b" else "b"
-    family, level = cabai.families.family_of("gaussian"), math.log(1 / DELTA)
-    for epsilon, is_shown in ((status.within, True), (0.97 * status.within, False)):
-        found = least_log_e(family, (40, 40), (means[status.leader], means[other]), epsilon)
-        assert (found > level) == is_shown
+    means, leader, rival = {arm: float(np.mean(values)) for arm, values in data.items()}, status.leader, status.rival
+    assert status.lead == pytest.approx(means[leader] - means[rival])
+    assert f"leads, ahead of {rival} by " in status.sentence
+    family = cabai.families.family_of("gaussian")
+    for b, a, most, level in (
+        (leader, rival, status.within, math.log(1 / DELTA)), (rival, leader, status.lead_at_most, math.log(2 / DELTA)),
+    ):  # fmt: skip
+        for epsilon, is_shown in ((most, True), (0.97 * most, False)):
+            assert (least_log_e(family, (40, 40), (means[b], means[a]), epsilon) > level) == is_shown
 
 
 @pytest.mark.parametrize(("policy", "epsilon"), [("top-two", 0.35), ("co", 0.37), ("co", 0.2)])
@@ -120,30 +130,17 @@ def test_a_decision_with_an_epsilon_is_shown_to_be_within_it(policy, epsilon):
         assert status.within <= float(line.split()[4]) <= status.within * 1.2
 
 
-@pytest.mark.parametrize(
-    ("direction", "family", "low", "high"),
-    [("maximize", "bounded(low=-2, high=6)", -1.0, 4.0),
-     ("minimize", "poisson", 6.0, 2.0),
-     pytest.param("minimize", "exponential", 5.0, 0.5, marks=pytest.mark.slow),
-     pytest.param("minimize", "bernoulli", 1.0, 0.0, marks=pytest.mark.slow)],
-)  # fmt: skip
-def test_distances_are_in_the_units_of_the_rewards(direction, family, low, high):
+@pytest.mark.parametrize(("direction", "family", "low", "high", "draw"), [
+    ("maximize", "bounded(low=-2, high=6)", -1.0, 4.0, lambda rng, mean, n: rng.normal(mean, 0.3, n).clip(-2, 6)),
+    ("minimize", "poisson", 6.0, 2.0, lambda rng, mean, n: rng.poisson(mean, n).astype(float)),
+    ("minimize", "exponential", 5.0, 0.5, lambda rng, mean, n: rng.exponential(mean, n)),
+])  # fmt: skip
+def test_distances_are_in_the_units_of_the_rewards(direction, family, low, high, draw):
     """The mean of `within` is as it was told: the arm that it speaks of cannot be further off than the family allows,
     and more data bring it closer."""
-    rng = np.random.default_rng(2)
-
-    def draw(mean: float, n: int) -> list[float]:
-        if family == "exponential":
-            return rng.exponential(mean, n).tolist()
-        if family == "poisson":
-            return rng.poisson(mean, n).astype(float).tolist()
-        if family == "bernoulli":
-            return (rng.random(n) < 0.3 + 0.4 * mean).astype(float).tolist()
-        return rng.normal(mean, 0.3, n).clip(-2, 6).tolist()
-
-    middle, found = (low + high) / 2, []
+    rng, middle, found = np.random.default_rng(2), (low + high) / 2, []
     for n in (15, 45, 135):
-        data = {"a": draw(middle, n), "b": draw(middle, n), "c": draw(low, n)}
+        data = {arm: draw(rng, mean, n).tolist() for arm, mean in (("a", middle), ("b", middle), ("c", low))}
         status = told(data, family=family, direction=direction).status()
         assert status.leader in "ab"
         found.append(status.within)
@@ -237,3 +234,95 @@ def test_a_race_that_evaluated_everything_knows_every_rank():
     assert [arm.ranks for arm in status.arms] == [[2, 2], [1, 1], [3, 3]]
     assert status.within == 0.0
     assert reloaded(study).status() == status
+
+
+# What a status claims of the arms is wrong as rarely as it says, looked at after every pull
+
+
+CHANCE = 1e-6
+TIES = {"gaussian": 0.5, "bernoulli": 0.5, "poisson": 1.5, "exponential": 1.0, "bounded": 0.5}
+
+
+def best_is_excluded(arms, run, rules):
+    """The best arm, the last, is no longer among those that may be the best; or an arm that is worse by exactly epsilon
+    is shown to be at most epsilon worse."""
+    best = len(arms) - 1
+    for b in range(best):
+        if beats(rules, run.t, arms[b], arms[best]) or is_settled(rules, run.t, arms[b], arms[best]):
+            return True
+    return False
+
+
+def some_pair_is_separated(arms, run, rules):
+    """Some arm is shown to be better than another: all are tied."""
+    for b in range(len(arms)):
+        for a in range(len(arms)):
+            if a != b and beats(rules, run.t, arms[b], arms[a]):
+                return True
+    return False
+
+
+def share_wrong(family, choose, stop, arms, trajectories, most, *, delta=DELTA, epsilon=0.0, threshold=None):
+    """How often a claim is ever wrong."""
+    mean = TIES[family]
+    law = {"law": "beta", "sd": 0.3} if family == "bounded" else {}
+    instance = Instance(family, [mean - epsilon] * (arms - 1) + [mean], np.ones(arms), **law)
+    watch = cabai.policy(choose, stop=stop, cost_blind=True)
+    test = threshold_of(threshold, instance.family)
+    runs = simulate(
+        instance, watch, delta=delta, threshold=test, trajectories=trajectories, max_pulls=most, epsilon=epsilon,
+        seed=11,
+    )  # fmt: skip
+    wrong = int(runs.finished.sum())
+    about = f"{test} {family} {choose.__name__} {stop.__name__} {arms} arms, epsilon {epsilon}"
+    print(f"{about}: {wrong / trajectories:.4f}")
+    assert stats.binom.sf(wrong - 1, trajectories, DELTA) > CHANCE, wrong / trajectories
+    return wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choose", [in_turn, spoil])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("threshold", [None, "champion"])
+@pytest.mark.parametrize("family", TIES)
+def test_the_best_arm_stays_among_those_that_may_be_and_no_distance_is_too_small(threshold, family, choose, epsilon):
+    """20,000 trajectories of 1,000 pulls; one delta for both claims."""
+    share_wrong(family, choose, best_is_excluded, 4, 20_000, 1000, epsilon=epsilon, threshold=threshold)
+
+
+@pytest.mark.parametrize("family", covering(["gaussian", "poisson", "bounded"], most=1))
+def test_champion_has_one_delta_for_beaten_arms_and_for_distances(family):
+    """3,000 trajectories of 300 pulls."""
+    share_wrong(family, spoil, best_is_excluded, 3, 3000, 300, epsilon=0.1, threshold="champion")
+
+
+SEPARATED = [("gaussian", in_turn, 3, 4000, 300)]
+
+
+@pytest.mark.parametrize(("family", "choose", "arms", "trajectories", "most"), SEPARATED)
+def test_tied_arms_are_separated_as_rarely_as_promised_for_all_pairs_at_once(family, choose, arms, trajectories, most):
+    """At delta/K, as `known` asks for."""
+    wrong = share_wrong(family, choose, some_pair_is_separated, arms, trajectories, most, delta=DELTA / arms)
+    assert wrong > 0 or most < 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("items", "gap"), [(40, 0.1), (200, 0.05), (200, 0.0)])
+def test_no_epsilon_below_the_true_distance_is_ever_shown_in_a_race(items, gap):
+    """20,000 orders of the items of two arms, b worse than a by exactly the gap: at the gap, and at smaller epsilons,
+    all at once, b is shown to be closer as rarely as promised, though all items are looked at."""
+    rng, orders, wrong = np.random.default_rng(2), 20_000, 0
+    bets = first_bets(items, np.log(1 / DELTA))
+    a = np.tile([0.0, 1.0], items // 2)
+    b = a.copy()
+    b[np.flatnonzero(a)[: round(gap * items) + 6]] = 0.0
+    b[np.flatnonzero(a == 0)[:6]] = 1.0
+    true = round(gap * items) / items
+    epsilons = np.linspace(0, true, 4) if gap else [0.0]
+    for _ in range(orders):
+        shares = np.array([b, a])[:, rng.permutation(items)]
+        sums = np.concatenate([np.zeros((2, 1)), shares.cumsum(axis=1)], axis=1)
+        board = SimpleNamespace(shares=shares, sums=sums, prefix=np.array([items, items]))
+        wrong += any(largest_capital(board, bets, 0, 1, epsilon) >= 1 / DELTA for epsilon in epsilons)
+    print(items, gap, wrong / orders)
+    assert stats.binom.sf(wrong - 1, orders, DELTA) > CHANCE

@@ -19,7 +19,7 @@ import cabai
 from cabai.bench.suites import random_instance
 from cabai.cli.main import app
 from cabai.families import poisson
-from studies import check_same_pulls, new, reloaded
+from studies import check_same_pulls, new, reloaded, start
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 ADDRESSES = {"family": "geometric:Geometric", "threshold": "half_log:HalfLog(extra=0.5)", "policy": "thompson:thompson"}
@@ -164,18 +164,6 @@ def test_a_study_makes_the_pulls_of_a_simulation_with_ones_own(own):
     check_same_pulls(instance, own["policy"], own["threshold"], 0.0, most=40, seed=3, reload=True)
 
 
-def test_bound_compare_and_summaries_take_ones_own(own):
-    instance = cabai.Instance(own["family"], [3.0, 1.0, 0.3], [1, 0.5, 0.2])
-    hardness = cabai.bound(instance).hardness
-    options = {"delta": 0.1, "trajectories": 20, "max_pulls": 2000}
-    compared = cabai.compare(instance, [own["policy"], "uniform"], threshold=own["threshold"], **options)
-    assert [summary.policy for summary in compared.summaries] == ["thompson", "uniform"]
-    for summary in compared.summaries:
-        assert (summary.threshold, summary.proven) == ("half-log(extra=0.5)", False)
-        assert summary.lower_bound == pytest.approx(hardness * 0.8 * 2.1972245773362196)  # kl(0.1, 0.9)
-        assert summary.mean_cost > 0
-
-
 def test_a_study_takes_what_was_calibrated_for_a_family_and_a_policy_of_ones_own(own):
     options = {"delta": 0.2, "max_pulls": 20}
     found = cabai.calibrate(own["family"], [1, 0.5], own["policy"], trajectories=300, **options)
@@ -188,9 +176,15 @@ def test_a_study_takes_what_was_calibrated_for_a_family_and_a_policy_of_ones_own
 
 
 def test_names_that_are_taken_or_unknown_are_refused(own):
+    family = type(own["family"])
+
     @dataclasses.dataclass(frozen=True)
-    class Levelled(type(own["family"])):
+    class Levelled(family):
         level: float = 1.0
+
+    @dataclasses.dataclass(frozen=True)
+    class Pretender(family):
+        name = "gaussian"
 
     class Misspelt(cabai.Threshold):
         name = "misspelt"
@@ -202,30 +196,24 @@ def test_names_that_are_taken_or_unknown_are_refused(own):
         def parameters(self, family, arms, delta):
             return {"level": 1.0}
 
-    @dataclasses.dataclass(frozen=True)
-    class Pretender(type(own["family"])):
-        name = "gaussian"
-
-    assert not cabai.thresholds.Mixture().is_proven_for(Pretender())
-    instance = cabai.Instance(Levelled(), [3.0, 1.0], [1, 1])
-    with pytest.raises(cabai.InvalidInput, match=r"random instances are drawn only for gaussian, .* got family geom"):
-        random_instance(own["family"], 3, seed=0, number=0)
-    with pytest.raises(cabai.InvalidInput, match="has a parameter 'level', a name that is taken"):
-        cabai.simulate(instance, threshold="mixture", trajectories=2)
-    gaussian = cabai.Instance("gaussian", [3.0, 1.0], [1, 1])
-    for threshold, message in (
-        (Misspelt(), "threshold misspelt has a parameter 'slop' that its functions do not"),
-        (Nameless(), r"the threshold .*Nameless has no name"),
-    ):
-        with pytest.raises(cabai.InvalidInput, match=message):
-            cabai.simulate(gaussian, threshold=threshold, trajectories=2)
-
     @cabai.policy(arm_memory={"pulls": 0})
     def forgetful(arms, run, rules):
         return 0
 
-    with pytest.raises(cabai.InvalidInput, match="the policy's field 'pulls' is a field of an arm already"):
-        cabai.simulate(gaussian, forgetful, trajectories=2)
+    assert not cabai.thresholds.Mixture().is_proven_for(Pretender())
+    levelled, gaussian = (cabai.Instance(each, [3.0, 1.0], [1, 1]) for each in (Levelled(), "gaussian"))
+    for call, message in (
+        (lambda: random_instance(own["family"], 3, seed=0, number=0), "random instances are drawn only for gaussian"),
+        (lambda: cabai.simulate(levelled, threshold="mixture"), "has a parameter 'level', a name that is taken"),
+        (
+            lambda: cabai.simulate(gaussian, threshold=Misspelt()),
+            "misspelt has a parameter 'slop' that its functions do",
+        ),
+        (lambda: cabai.simulate(gaussian, threshold=Nameless()), r"the threshold .*Nameless has no name"),
+        (lambda: cabai.simulate(gaussian, forgetful), "the policy's field 'pulls' is a field of an arm already"),
+    ):
+        with pytest.raises(cabai.InvalidInput, match=message):
+            call()
 
 
 def keep(arm, rules, reward):
@@ -266,7 +254,8 @@ def impatient(arms, run, rules):
     return run.t % len(arms)
 
 
-def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
+def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee(own):
+    """Nor does a threshold of one's own; the lower bound is that of the family."""
     runs = cabai.simulate(cabai.Instance("bernoulli", [0.9, 0.1], [1, 1]), impatient, trajectories=10)
     assert (runs.summary().proven, runs.summary().standing) == (False, "its stopping rule is not proven")
     compared = repr(cabai.compare(runs.instance, [impatient, "uniform"], trajectories=10))
@@ -275,6 +264,11 @@ def test_a_stopping_rule_of_ones_own_gets_no_threshold_s_guarantee():
                              "the lower bound need not hold.")  # fmt: skip
     with pytest.raises(cabai.InvalidInput, match="stops by its own rule, which no threshold's proof covers"):
         cabai.create_study("impatient", arms=["a", "b"], family="bernoulli", policy=impatient, storage="memory")
+    instance = cabai.Instance(own["family"], [3.0, 1.0, 0.3], [1, 0.5, 0.2])
+    policies, options = [own["policy"], "uniform"], {"delta": 0.1, "trajectories": 20, "max_pulls": 2000}
+    for each in cabai.compare(instance, policies, threshold=own["threshold"], **options).summaries:
+        assert (each.threshold, each.proven) == ("half-log(extra=0.5)", False)
+        assert each.lower_bound == pytest.approx(cabai.bound(instance).hardness * 0.8 * math.log(9))  # kl(0.1, 0.9)
 
 
 @cabai.policy(run_memory={"seen": [0.0, 0.0]})
@@ -299,24 +293,23 @@ def half_an_arm(arms, run, rules):
     return 0.5 if run.t > 3 else 0
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (broken_later, "chose an arm that does not exist"),
-        (forgetful, "must return the number of an arm, got None"),
-        (half_an_arm, "must return the number of an arm, got 0.5"),
-        (misspelt, r"test_own.py, line \d+, `.*pullz`: .* there is no field 'pullz'"),
-    ],
-)
-def test_what_ones_own_policy_does_wrong_is_told_in_a_study(policy, message):
+WRONG = [
+    (broken_later, "chose an arm that does not exist", None),
+    (forgetful, "must return the number of an arm, got None", "None"),  # it was called a bug of cabai
+    (half_an_arm, "must return the number of an arm, got 0.5", "a fraction"),  # it was cut off
+    (misspelt, r"test_own.py, line \d+, `.*pullz`: .* there is no field 'pullz'", None),
+]
+
+
+@pytest.mark.parametrize(("policy", "message", "returned"), WRONG)
+def test_what_ones_own_policy_does_wrong_is_told_in_a_study(policy, message, returned):
     study = new(arms=["a", "b"], policy=policy)
-    for _ in range(4):
-        study.tell(study.ask(), 1, 1.0)
+    start(study, [1] * 4)
     with pytest.raises(cabai.InvalidInput, match=message):
         study.ask()
     assert study.status().pulls == 4
-    if policy in (forgetful, half_an_arm):  # None was called a bug of cabai; a fraction was cut off
-        said = r"must return the number of an arm; .*test_own.py, line \d+, can return (None|a fraction)\."
+    if returned:
+        said = rf"must return the number of an arm; .*test_own.py, line \d+, can return {returned}\."
         with pytest.raises(cabai.InvalidInput, match=said):
             cabai.simulate(cabai.Instance("gaussian", [3, 0], [1, 1]), policy, trajectories=5, max_pulls=50)
 

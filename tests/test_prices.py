@@ -41,19 +41,18 @@ def offline(monkeypatch):
 
 def test_public_prices_need_no_network_and_cached_tokens_have_their_own(offline, own):
     """2.50 dollars per million tokens of input, 10 of output: OpenAI's price of gpt-4o since October 2024. 1.25 dollars
-    per million tokens of gpt-4o that are read from a cache: half the price of others."""
-    assert cost("gpt-4o", input_tokens=1_000_000, output_tokens=0) == pytest.approx(2.5)
-    assert cost("gpt-4o", input_tokens=1000, output_tokens=100) == pytest.approx(0.0025 + 0.001)
-    assert cost("openai/gpt-4o", input_tokens=1000, output_tokens=100) == pytest.approx(0.0035)
-    assert cost("gpt-4o", input_tokens=0, output_tokens=0) == 0
-    assert cost("gpt-4o", input_tokens=0, output_tokens=0, cache_read_tokens=1_000_000) == pytest.approx(1.25)
-    assert cost("gpt-4o", input_tokens=1_000_000, output_tokens=0, cache_read_tokens=1_000_000) == pytest.approx(3.75)
-    both = {"input_tokens": 1, "output_tokens": 1, "cache_read_tokens": 10, "cache_write_tokens": 100}
-    assert cost("own-4.1", **both, prices=own) == pytest.approx(113e-6)  # at the price of input
+    per million tokens of gpt-4o that are read from a cache: half the price of others. gpt-4 has no such price."""
     given = {"m": {"input": 1, "output": 2, "cache_read": 0.1, "cache_write": 1.25}}
-    assert cost("m", **both, prices=given) == pytest.approx((1 + 2 + 1 + 125) * 1e-6)
-    without = cost("gpt-4", input_tokens=0, output_tokens=0, cache_read_tokens=1_000_000)  # has no such price
-    assert without == pytest.approx(cost("gpt-4", input_tokens=1_000_000, output_tokens=0))
+    for model, prices, tokens, expected in (
+        ("gpt-4o", None, (10**6, 0, 0, 0), 2.5), ("gpt-4o", None, (1000, 100, 0, 0), 0.0025 + 0.001),
+        ("openai/gpt-4o", None, (1000, 100, 0, 0), 0.0035), ("gpt-4o", None, (0, 0, 0, 0), 0),
+        ("gpt-4o", None, (0, 0, 10**6, 0), 1.25), ("gpt-4o", None, (10**6, 0, 10**6, 0), 3.75),
+        ("own-4.1", own, (1, 1, 10, 100), 113e-6),  # at the price of input
+        ("m", given, (1, 1, 10, 100), (1 + 2 + 1 + 125) * 1e-6),
+        ("gpt-4", None, (0, 0, 10**6, 0), cost("gpt-4", input_tokens=10**6, output_tokens=0)),
+    ):  # fmt: skip
+        kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+        assert cost(model, **dict(zip(kinds, tokens, strict=True)), prices=prices) == pytest.approx(expected)
 
 
 def test_own_prices_win_over_public_ones_and_a_changed_file_is_read_again(own, monkeypatch):
@@ -68,17 +67,6 @@ def test_own_prices_win_over_public_ones_and_a_changed_file_is_read_again(own, m
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 1
     own.write_text('["own-4.1"]\ninput = 123.5\noutput = 0')
     assert cost("own-4.1", input_tokens=1_000_000, output_tokens=0, prices=own) == 123.5
-
-
-def test_an_unknown_model_is_refused_with_those_that_are_close(own):
-    with pytest.raises(
-        InvalidInput, match=r"price of model 'gpt-4oo' is not known. Did you mean gpt-4o or .*CABAI_PRICES"
-    ):
-        cost("gpt-4oo", input_tokens=1, output_tokens=1)
-    with pytest.raises(InvalidInput, match=r"'own-4.2' is not known. Did you mean own-4.1"):
-        cost("own-4.2", input_tokens=1, output_tokens=1, prices=own)
-    with pytest.raises(InvalidInput, match=r"'zzz/qqq' is not known. Give your own"):
-        cost("zzz/qqq", input_tokens=1, output_tokens=1)
 
 
 def test_a_model_without_a_price_is_not_free_and_without_the_package_own_prices_still_do(monkeypatch, own):
@@ -114,10 +102,15 @@ def test_a_file_that_is_no_price_table_is_refused(own, text, message):
         cost("a", input_tokens=1, output_tokens=1, prices=own)
 
 
-def test_what_is_no_call_is_refused(own):
-    with pytest.raises(InvalidInput, match=r"cannot read the prices in nowhere.toml: No such file"):
-        cost("a", input_tokens=1, output_tokens=1, prices="nowhere.toml")
-    with pytest.raises(InvalidInput, match="input_tokens must be a whole number of at least 0, got -1"):
-        cost("a", input_tokens=-1, output_tokens=1, prices=own)
-    with pytest.raises(InvalidInput, match="a model must be given by its name, got 5"):
-        cost(5, input_tokens=1, output_tokens=1)
+def test_what_is_no_call_and_an_unknown_model_are_refused(own):
+    """With models that are close."""
+    for model, tokens, prices, message in (
+        ("a", 1, "nowhere.toml", "cannot read the prices in nowhere.toml: No such file"),
+        ("a", -1, own, "input_tokens must be a whole number of at least 0, got -1"),
+        (5, 1, None, "a model must be given by its name, got 5"),
+        ("gpt-4oo", 1, None, r"price of model 'gpt-4oo' is not known. Did you mean gpt-4o or .*CABAI_PRICES"),
+        ("own-4.2", 1, own, r"'own-4.2' is not known. Did you mean own-4.1"),
+        ("zzz/qqq", 1, None, r"'zzz/qqq' is not known. Give your own"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            cost(model, input_tokens=tokens, output_tokens=1, prices=prices)

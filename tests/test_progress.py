@@ -12,13 +12,13 @@ import re
 import subprocess
 import sys
 import time
-from statistics import NormalDist
 
 import pytest
+from scipy import stats
 
 import cabai
 from cabai.study.run import watching
-from studies import new, reloaded
+from studies import new, play, reloaded
 
 slow = pytest.mark.slow
 
@@ -144,28 +144,22 @@ def test_progress_is_0_until_all_arms_are_pulled_then_a_share_and_1_at_the_end(o
     assert reloaded(study).history() == points
 
 
-def test_ties_have_no_end_in_sight_and_an_epsilon_that_ends_them_now():
-    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=0.01), random.Random(8)
-    for _ in range(1500):
-        pull = study.ask()
-        study.tell(pull, int(chance.random() < 0.5))
-    status = study.status()
-    assert not status.stopped
-    assert status.looks_tied
+def two(**options):
+    """A study of two arms."""
+    return new(**{"arms": ["a", "b"], "policy": "top-two", "costs": [1, 1], "delta": 1e-6} | options)
+
+
+def test_ties_have_no_end_in_sight_and_an_epsilon_or_a_budget_that_ends_them():
+    tied, limited = two(delta=0.01), two(delta=0.01, max_cost=3000)
+    status, other = (play(each, {"a": 0.5, "b": 0.5}, 1500, seed=8, cost=None) for each in (tied, limited))
+    assert (status.stopped, status.looks_tied) == (False, True)
     assert status.sentence.startswith(f"No end in sight: {status.leader} and {status.rival} are perhaps tied. ")
     epsilon = float(status.sentence.split("epsilon = ")[1].split()[0])
     assert epsilon >= status.within
-    study.amend(epsilon=epsilon)
-    assert study.decision == status.leader
-
-
-def test_ties_with_a_budget_have_an_end():
-    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=0.01, max_cost=3000), random.Random(8)
-    for _ in range(1500):
-        study.tell(study.ask(), int(chance.random() < 0.5))
-    status = study.status()
-    assert status.sentence.startswith(f"No decision in sight: {status.leader} and {status.rival} are perhaps tied. ")
-    assert "no decision in sight, perhaps tied" in status.line()
+    tied.amend(epsilon=epsilon)
+    assert tied.decision == status.leader
+    assert other.sentence.startswith(f"No decision in sight: {other.leader} and {other.rival} are perhaps tied. ")
+    assert "no decision in sight, perhaps tied" in other.line()
 
 
 def test_a_race_that_is_decided_ends_where_the_decision_fell():
@@ -194,36 +188,26 @@ def test_the_rival_of_a_decided_race_is_the_arm_least_behind():
         assert found.status.lead == behind[found.status.rival]
 
 
-def test_time_left_follows_the_pace_of_results_and_not_pauses(clock):
-    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
+@pytest.mark.parametrize("workers", [1, 16])
+def test_time_left_follows_the_pace_of_results_and_not_pauses_and_of_many_workers_is_less(clock, workers):
+    """One has a result every 2 s, but for a pause; of 16, each takes 32 s for a pull: a result every 2 s too."""
+    study, chance = two(), random.Random(1)
+    under_way = study.ask(workers)
     for i in range(150):
-        clock.now += 3600.0 if i == 100 else 2.0
-        pull = study.ask()
-        study.tell(pull, int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
-    found = study.status().forecast
-    remaining = study._current.look(lambda state: state.remaining())
-    assert found.low_seconds / found.low == pytest.approx(2 * remaining.results / remaining.cost)
-    assert found.high_seconds / found.high == pytest.approx(found.low_seconds / found.low)
-
-
-def test_time_left_of_16_workers_is_a_sixteenth(clock):
-    """Each pull takes 32 s, 16 at a time: a result every 2 s, which is the pace."""
-    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
-    under_way = [study.ask() for _ in range(16)]
-    for _ in range(150):
-        clock.now += 2.0
+        clock.now += 3600.0 if i == 100 and workers == 1 else 2.0
         pull = under_way.pop(0)
         study.tell(pull, int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
-        under_way.append(study.ask())
+        under_way += study.ask(1)
     found = study.status().forecast
     remaining = study._current.look(lambda state: state.remaining())
     assert found.high_seconds / found.high == pytest.approx(2 * remaining.results / remaining.cost)
+    if workers == 1:
+        assert found.low_seconds / found.low == pytest.approx(found.high_seconds / found.high)
 
 
 def test_results_under_way_may_decide_so_that_less_may_be_left():
-    study, chance = new(arms=["a", "b"], policy="top-two", costs=[1, 1], delta=1e-6), random.Random(1)
-    for _ in range(50):
-        study.tell(pull := study.ask(), int(chance.random() < {"a": 0.4, "b": 0.6}[pull.arm]))
+    study = two()
+    play(study, {"a": 0.4, "b": 0.6}, 50, cost=None)
     alone = study._current.look(lambda state: state.remaining())
     study.ask(20)
     found = study._current.look(lambda state: state.remaining())
@@ -270,23 +254,6 @@ def test_what_a_race_expects_after_its_first_item_does_not_grow_with_its_items()
     assert left[1] < 300
 
 
-def test_a_lead_is_at_most_what_the_pair_test_does_not_refute():
-    """By `contrast`: a scan of all pairs of tilts and of m, in 50 digits, at the level of both pairs of arms."""
-    from pairs import least_log_e
-
-    study, chance = new(arms=["a", "b"], family="gaussian", policy="uniform", costs=[1, 1], delta=0.1), random.Random(3)
-    for _ in range(60):
-        pull = study.ask()
-        study.tell(pull, chance.gauss({"a": 0.0, "b": 0.4}[pull.arm], 1))
-    status, means = study.status(), {arm.name: arm.mean for arm in study.status().arms}
-    assert status.lead == pytest.approx(means[status.leader] - means[status.rival])
-    family, level = cabai.families.family_of("gaussian"), math.log(2 / 0.1)
-    for most, is_shown in ((status.lead_at_most, True), (0.97 * status.lead_at_most, False)):
-        found = least_log_e(family, (30, 30), (means[status.rival], means[status.leader]), most)
-        assert (found > level) == is_shown
-    assert f"leads, ahead of {status.rival} by " in status.sentence
-
-
 @pytest.mark.parametrize("items", [None, 400])
 def test_the_history_has_the_lead_over_the_next_best_whoever_the_closest_rival_is(items):
     about = {"items": items} if items else {}
@@ -305,16 +272,6 @@ def test_the_history_has_the_lead_over_the_next_best_whoever_the_closest_rival_i
             rivals.add(point.rival == min(behind, key=behind.get))
         seen = len(study.history())
     assert rivals == {True, False}
-
-
-@pytest.mark.parametrize(("high", "decimals"), [(1, 3), (100, 1)])
-def test_means_of_scores_have_the_digits_that_their_number_and_range_allow(high, decimals):
-    study = cabai.create_study(f"scores up to {high}", arms=["a", "b"], items=400, family=f"bounded(high={high})",
-                               costs=[1, 1], seed=1, storage="memory")  # fmt: skip
-    chance = random.Random(2)
-    for _ in range(240):
-        study.tell(study.ask(), high * chance.random())
-    assert [len(row[2].partition(".")[2]) for row in study.status().rows()[1:]] == [decimals, decimals]
 
 
 def test_an_evaluation_that_is_interrupted_says_what_is_stored_and_how_to_go_on(folder):
@@ -359,27 +316,16 @@ def test_a_run_is_watched_on_one_line_of_a_terminal_and_line_by_line_elsewhere(i
     assert lines
 
 
-EVEN = (math.sqrt(5) - 1) / 2
+LAWS = {
+    "bernoulli": stats.bernoulli, "poisson": stats.poisson, "gaussian(variance=1)": stats.norm,
+    "bounded": lambda mean: stats.uniform(mean - min(mean, 1 - mean), 2 * min(mean, 1 - mean)),
+}  # fmt: skip
 
 
 def evenly(family, mean):
     """Rewards without luck: the quantiles of the family's law in an order that soon covers them evenly."""
-    for k in itertools.count(1):
-        u = k * EVEN % 1
-        if family == "bernoulli":
-            yield float(u < mean)
-        elif family == "bounded":
-            yield mean + (2 * u - 1) * min(mean, 1 - mean)
-        elif family == "poisson":
-            count, chance = 0, math.exp(-mean)
-            below = chance
-            while u > below:
-                count += 1
-                chance *= mean / count
-                below += chance
-            yield float(count)
-        else:
-            yield NormalDist(mean).inv_cdf(u)
+    law, golden = LAWS[family](mean), (math.sqrt(5) - 1) / 2
+    return (float(law.ppf(k * golden % 1)) for k in itertools.count(1))
 
 
 @pytest.mark.parametrize(
@@ -408,16 +354,10 @@ def test_testing_all_equally_costs_about_what_a_simulation_of_it_does(family, me
 
 def test_what_testing_all_equally_costs_is_said_of_decisions_by_evidence_alone():
     study = new(costs=[1, 1, 1], policy="top-two")
-    chance = random.Random(0)
-    for _ in range(30):
-        pull = study.ask()
-        study.tell(pull, float(chance.random() < 0.5))
-    assert study.status().equal_cost is None
+    assert play(study, dict.fromkeys("abc", 0.5), 30, seed=0, cost=None).equal_cost is None
     study.drop("c")
-    study.run(lambda arm: float(arm == "a"))
-    found = study.status()
-    assert found.decision == "a"
-    assert found.equal_cost is None
+    found = study.run(lambda arm: float(arm == "a"))
+    assert (found.decision, found.equal_cost) == ("a", None)
 
 
 @pytest.mark.parametrize("width", [40, 80])

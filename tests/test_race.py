@@ -197,15 +197,6 @@ def test_the_arm_that_is_better_by_one_item_wins_a_finished_race(race, better_by
         assert told == 180 if better_by < 1 else told > 170
 
 
-def test_an_arm_that_leads_to_the_end_is_certain_before_it():
-    """All but the last 10 items are told: the rest cannot make up for a lead of 11."""
-    for lead, certain in ((10, False), (11, True)):
-        race = Race(2, 60, delta=1e-300, race="paired")
-        race.tell_many([(a, j, float(a == 0 and j < lead)) for a in (0, 1) for j in range(50)])
-        assert race.board.out.tolist() == [False, certain]
-        assert (race.winner([1, 1]) == 0) == certain
-
-
 def test_none_is_out_if_each_is_beaten():
     """The first items speak for arm 0 and all others for arm 1; both come to beat each other. The means decide."""
     table = np.zeros((2, 200))

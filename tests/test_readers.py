@@ -20,7 +20,7 @@ import pytest
 
 from cabai.datasets import read_inspect, read_lm_eval, read_table
 from cabai.support.validation import InvalidInput
-from shell import here
+from shell import here, refused
 
 ANSWERS = {"openai/large": "CCCP", "openai/small": "CIIN"}
 
@@ -249,10 +249,10 @@ def test_the_shell_replays_logs(logs, tmp_path):
     for arguments in ([str(logs)], paths, [*paths, "--scorer", "match"]):
         fields = json.loads(here("replay", *arguments, "--repeats", "2", "--json").stdout)
         assert (fields["arms"], fields["items"]) == (["openai/large", "openai/small"], 4)
-    done = here("replay", str(logs), "--metric", "acc")
-    assert done.stderr == "cabai: metric is only for logs of lm-evaluation-harness, which this is not.\n"
-    write_samples(tmp_path / "out" / "m1", "piqa", [lm_eval_sample(i, acc=1.0) for i in range(3)])
-    write_samples(tmp_path / "out" / "m2", "piqa", [lm_eval_sample(i, acc=0.0) for i in range(3)])
+    said = refused("replay", str(logs), "--metric", "acc")
+    assert said == "cabai: metric is only for logs of lm-evaluation-harness, which this is not.\n"
+    for model, acc in (("m1", 1.0), ("m2", 0.0)):
+        write_samples(tmp_path / "out" / model, "piqa", [lm_eval_sample(i, acc=acc) for i in range(3)])
     assert json.loads(here("replay", str(tmp_path / "out"), "--repeats", "2", "--json").stdout)["same_winner"] == 1
 
 
@@ -370,31 +370,24 @@ def with_method(content, method, encrypted=False):
     """A zip file whose members claim to be compressed in another way, or encrypted."""
     found = bytearray(content)
     for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        place = found.find(mark)
-        while place >= 0:
+        for place in (each.start() for each in re.finditer(re.escape(mark), content)):
             struct.pack_into("<HH", found, place + at, int(encrypted), method)
-            place = found.find(mark, place + 4)
     return bytes(found)
 
 
-DEEP = "[" * 100_000 + "]" * 100_000
 PACKED = deflated({"header.json": about("m"), "summaries.json": [sample("q", {"match": "C"})]})
 WRONG = {
-    "corrupt.eval": PACKED[:60] + bytes(40) + PACKED[100:],
-    "unknown compression.eval": with_method(PACKED, 77),
-    "zstandard.eval": with_method(PACKED, 93),
-    "encrypted.eval": with_method(PACKED, 8, encrypted=True),
-    "deep.json": DEEP.encode(),
-    "deep.jsonl": DEEP.encode(),
-}
+    "corrupt.eval": PACKED[:60] + bytes(40) + PACKED[100:], "unknown compression.eval": with_method(PACKED, 77),
+    "zstandard.eval": with_method(PACKED, 93), "encrypted.eval": with_method(PACKED, 8, encrypted=True),
+    "deep.json": b"[" * 100_000 + b"]" * 100_000, "deep.jsonl": b"[" * 100_000 + b"]" * 100_000,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cannot_be_unpacked_is_one_line_in_the_shell(name, tmp_path):
     (tmp_path / name).write_bytes(WRONG[name])
-    done = here("replay", str(tmp_path / name))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert re.search("is not a log of Inspect, or is damaged|line 1: it is not a sample|cannot read .*: ", done.stderr)
+    said = refused("replay", str(tmp_path / name))
+    assert re.search("is not a log of Inspect, or is damaged|line 1: it is not a sample|cannot read .*: ", said)
 
 
 def test_a_model_that_was_run_twice_and_odd_lines_are_refused(tmp_path):

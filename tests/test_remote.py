@@ -7,8 +7,8 @@ import os
 import random
 import signal
 import socket
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -27,17 +27,12 @@ ARMS = {"arms": ["small", "large"], "family": "bernoulli"}
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("remote")
-    yield f"sqlite:///{folder}/cabai.db"
-    close(str(folder))
-
-
-@pytest.fixture(scope="module")
-def server(storage):
-    found = InThread(storage)
+    found = InThread(f"sqlite:///{folder}/cabai.db")
     yield found
     found.close()
+    close(str(folder))
 
 
 @pytest.fixture
@@ -45,12 +40,12 @@ def address(server):
     return server.address
 
 
-def both(name: str, storage: str, address: str, **settings) -> tuple[Study, Study]:
+def both(name: str, server: InThread, **settings) -> tuple[Study, Study]:
     """A study in the database and one over HTTP, with the same settings."""
     settings = ARMS | {"seed": 5} | settings
     return (
-        cabai.create_study(f"{name}, here", **settings, storage=storage),
-        cabai.create_study(f"{name}, there", **settings, storage=address),
+        cabai.create_study(f"{name}, here", **settings, storage=server.storage),
+        cabai.create_study(f"{name}, there", **settings, storage=server.address),
     )
 
 
@@ -84,8 +79,8 @@ def test_everything_that_a_study_has_is_there_over_http():
     {"family": None, "items": 30, "epsilon": 0.2, "speculate": float("inf"), "race": "paired"},
     {"goal": "cheapest", "epsilon": 0.4, "slack": 0.3, "running_costs": {"large": 2, "small": 1}},
 ])  # fmt: skip
-def test_the_same_pulls_and_the_same_end(storage, address, settings):
-    here, there = both(f"flow {settings}"[:150], storage, address, **settings)
+def test_the_same_pulls_and_the_same_end(server, address, settings):
+    here, there = both(f"flow {settings}"[:150], server, **settings)
     assert isinstance(there, cabai.Study)
     assert (there.settings, there.arms, there.columns) == (here.settings, here.arms, here.columns)
     chance = random.Random(3)
@@ -131,10 +126,10 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_same_errors_in_the_same_words(storage, address, call, monkeypatch):
+def test_the_same_errors_in_the_same_words(server, call, monkeypatch):
     found = []
-    monkeypatch.setenv("CABAI_TOKEN", address.partition("//")[2].partition("@")[0])
-    for study in both(f"errors, {call}", storage, address):
+    monkeypatch.setenv("CABAI_TOKEN", server.tokens["work"])
+    for study in both(f"errors, {call}", server):
         vars(study)["pull"] = study.ask()
         with pytest.raises((cabai.InvalidInput, cabai.NoPull)) as error:
             CALLS[call](study)
@@ -143,9 +138,9 @@ def test_the_same_errors_in_the_same_words(storage, address, call, monkeypatch):
     assert found[0] == found[1]
 
 
-def test_whatever_else_a_study_can_do_is_the_same_over_http(storage, address):
+def test_whatever_else_a_study_can_do_is_the_same_over_http(server):
     found = []
-    for study in both("else", storage, address, arms=["a", "b", "c"], policy="top-two", reserve=0.1, max_pulls=3):
+    for study in both("else", server, arms=["a", "b", "c"], policy="top-two", reserve=0.1, max_pulls=3):
         first, second, third = study.ask(3, worker="w", request="né, 中\n")
         assert study.ask(3, worker="w", request="né, 中\n")[0].id == first.id
         study.renew(first)
@@ -159,23 +154,23 @@ def test_whatever_else_a_study_can_do_is_the_same_over_http(storage, address):
         study.drop("c", by="ann")
         counts = {arm: (100, good, 2.5) for arm, good in (("a", 31), ("b", 40), ("d", 39), ("e", 10))}
         said += [study.tell_counts(counts, period="Monday", following=1000), study.split(10), study.arms]
-        for refused, given, options, words in (
+        for call, given, options, words in (
             (study.amend, [], {"max_pulls": 1.5}, "max_pulls must be a whole number"),
             (study.drop, ["x"], {}, "there is no arm 'x'"),
             (study.tell_counts, [{"a": (100, 30, 2.5)}], {"period": "Monday"}, "Monday"),
             (study.tell_counts, [{"a": (2**62, 5, 1)}], {}, r"below 2\*\*53"),
         ):
             with pytest.raises((cabai.InvalidInput, cabai.AlreadyTold), match=words):
-                refused(*given, **options)
+                call(*given, **options)
         with pytest.raises(AttributeError, match=r"study\.amend"):
             study.max_cost = 50
         found.append(plain([*said, study.status().to_dict(), study.amendments(), study.events()]))
     assert found[0] == found[1]
 
 
-def test_what_is_proven_is_accepted_over_http(storage, address):
+def test_what_is_proven_is_accepted_over_http(server):
     found = []
-    for study in both("accept", storage, address):
+    for study in both("accept", server):
         study.tell_counts({"small": (300, 180, 1), "large": (300, 182, 1)})
         with pytest.raises(cabai.InvalidInput, match="only proven to be at most"):
             study.accept(epsilon=1e-6)
@@ -207,21 +202,6 @@ def test_evaluate_works_over_http(address):
         cabai.evaluate(["a", "b"], changed, lambda arm, item: arm == "b", **about)
     with pytest.raises(cabai.InvalidInput, match="cannot be reused over HTTP"):
         cabai.evaluate(["a", "x"], range(200), lambda arm, item: 1, **about | {"name": "e", "seed": 2}, reuse="eval")
-
-
-def test_batches_over_http_are_those_of_a_storage_here(address):
-    calls: dict[str | None, list] = {None: [], address: []}
-
-    def score_many(arm, items):
-        calls[storage].append((arm, list(items)))
-        return [float(item % 4 != 3 if arm == "large" else item % 2 == 0) for item in items]
-
-    for storage in calls:
-        about = {"seed": 1, "batch": 16, "storage": storage, "name": storage and "batches"}
-        found = cabai.evaluate(["small", "large"], range(200), score_many, **about)
-        assert (found.decision, found.spent) == ("large", sum(len(items) for _, items in calls[storage]))
-    assert calls[address] == calls[None]
-    assert {len(items) for _, items in calls[address]} == {16}
 
 
 def test_what_http_does_not_do_is_said(address, tmp_path, monkeypatch):
@@ -306,32 +286,6 @@ def test_parent_and_forked_child_both_go_on(folder):
 # Broken lines and killed servers
 
 
-def work(address: str, name: str, seed: int, pulls: int, told: dict, errors: list) -> None:
-    """Ask and tell so often, and keep what was acknowledged."""
-    try:
-        study, chance = cabai.load_study(name, storage=address), random.Random(seed)
-        for _ in range(pulls):
-            pull = study.ask(worker=f"w{seed}")
-            reward, cost = chance.gauss(), chance.uniform(0.1, 1.0)
-            study.tell(pull, reward, cost)
-            assert pull.id not in told
-            told[pull.id] = (reward, cost, pull.offers)
-    except BaseException as error:
-        errors.append(error)
-
-
-def check(study: Study, told: dict, expected: int) -> None:
-    """Everything acknowledged is stored once, as it was told; and nothing else was ever handed out."""
-    seen = {each["pull"]: (each["reward"], each["cost"], each["offers"]) for each in study.observations()}
-    assert len(told) == expected
-    assert seen == told
-    assert {offers for *_, offers in seen.values()} == {1}  # no lease was lost, so none was offered again
-    status = study.status()
-    assert (status.under_way, status.waiting) == (0, 0)
-    assert study._current.look(lambda state: state.asked) == expected
-    assert status.spent == pytest.approx(sum(cost for _, cost, _ in told.values()))
-
-
 @pytest.mark.parametrize(("clients", "pulls", "kills"), [(6, 12, 1), pytest.param(50, 200, 5, marks=pytest.mark.slow)])
 def test_lines_that_are_cut_and_servers_that_are_killed_lose_nothing_and_double_nothing(
     folder, clients, pulls, kills, monkeypatch
@@ -347,24 +301,37 @@ def test_lines_that_are_cut_and_servers_that_are_killed_lose_nothing_and_double_
         self.was_reached = True
 
     monkeypatch.setattr(http.Server, "__init__", patient)
-    address, told, errors = f"http://{process.token}@127.0.0.1:{line.port}", dict[str, tuple](), list[BaseException]()
-    threads = [
-        threading.Thread(target=work, args=(address, "cut", seed, pulls, told, errors), daemon=True)
-        for seed in range(clients)
-    ]
-    for thread in threads:
-        thread.start()
-    for kill in range(kills):
-        goal = (kill + 1) * clients * pulls // (kills + 1)
-        while len(told) < goal and not errors:
-            time.sleep(0.01)
-        process.end(signal.SIGKILL)
-        process.start()
-    for thread in threads:
-        thread.join(500)
+    told = dict[str, tuple]()
+
+    def work(seed: int) -> None:
+        """Ask and tell so often, and keep what was acknowledged."""
+        mine = cabai.load_study("cut", storage=f"http://{process.token}@127.0.0.1:{line.port}")
+        chance = random.Random(seed)
+        for _ in range(pulls):
+            pull = mine.ask(worker=f"w{seed}")
+            reward, cost = chance.gauss(), chance.uniform(0.1, 1.0)
+            mine.tell(pull, reward, cost)
+            assert pull.id not in told
+            told[pull.id] = (reward, cost, pull.offers)
+
+    with ThreadPoolExecutor(clients) as threads:
+        working = [threads.submit(work, seed) for seed in range(clients)]
+        for kill in range(kills):
+            goal = (kill + 1) * clients * pulls // (kills + 1)
+            while len(told) < goal and not all(each.done() for each in working):
+                time.sleep(0.01)
+            process.end(signal.SIGKILL)
+            process.start()
+    assert [each.exception() for each in working] == [None] * clients
     line.close()
-    ended, said = process.end(signal.SIGTERM)
-    assert errors == []
     assert line.cuts > clients
-    assert (ended, said) == (-signal.SIGTERM, "")
-    check(study, told, clients * pulls)
+    assert process.end(signal.SIGTERM) == (-signal.SIGTERM, "")
+    # Everything acknowledged is stored once, as it was told; and nothing else was ever handed out.
+    seen = {each["pull"]: (each["reward"], each["cost"], each["offers"]) for each in study.observations()}
+    assert len(told) == clients * pulls
+    assert seen == told
+    assert {offers for *_, offers in seen.values()} == {1}  # no lease was lost, so none was offered again
+    status = study.status()
+    assert (status.under_way, status.waiting) == (0, 0)
+    assert study._current.look(lambda state: state.asked) == clients * pulls
+    assert status.spent == pytest.approx(sum(cost for _, cost, _ in told.values()))

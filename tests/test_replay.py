@@ -225,31 +225,6 @@ def test_csv_needs_no_package_but_those_that_cabai_needs(tmp_path, monkeypatch):
         read_table(tmp_path / "scores.parquet")
 
 
-def test_progress_counts_the_races_and_of_many_arms_the_best_are_printed():
-    seen: list[int] = []
-    draw = np.random.default_rng(1).random((25, 40))
-    scores = (draw < np.linspace(0.1, 0.9, 25)[:, None]).astype(float)
-    found = cabai.replay({f"m{a}": row for a, row in enumerate(scores)}, repeats=3, progress=seen.append)
-    lines = repr(found).splitlines()
-    assert (seen, seen[-1]) == (sorted(seen), 3)
-    assert len(lines) == 2 + 20 + 1 + 2
-    assert lines[22].startswith("and 5 more arms: evaluated ")
-
-
-def test_what_is_printed():
-    found = cabai.replay(LONG, repeats=30, epsilon=0.1)
-    heading, header, first, *_, paid, winner = repr(found).splitlines()
-    assert heading == "paired race, maximize, delta 0.05, epsilon 0.1, 3 arms on 120 items, 30 repeats"
-    assert header.split() == ["arm", "mean", "score", "evaluated", "chosen"]
-    evaluated = 100 * found.pulls[:, 2].mean() / 120
-    assert first.split() == ["huge", f"{SCORES[2].mean():.4g}", f"{evaluated:.3g}", "%", "30"]
-    low, high = np.quantile(found.costs / COSTS.sum(), [0.05, 0.95])
-    mean = found.costs.mean() / COSTS.sum()
-    paid_of, nine = f"Paid: {100 * mean:.3g} % of the full cost", f"{100 * low:.3g} % to {100 * high:.3g} %"
-    assert paid == f"{paid_of} of 960 on average, {nine} in nine of ten repeats."
-    assert winner == "Winner: the same as with all scores in 30 of 30 repeats; within 0.1 of the best in 30."
-
-
 @pytest.fixture
 def files(tmp_path):
     WIDE.to_csv(tmp_path / "scores.csv")
@@ -279,3 +254,24 @@ def test_the_shell_prints_what_python_does_and_takes_every_option(files):
         done = here("replay", *arguments, cwd=files)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert done.stderr.startswith(f"cabai: {message}")
+
+
+def test_what_is_printed_and_of_many_arms_the_best():
+    found = cabai.replay(LONG, repeats=30, epsilon=0.1)
+    heading, header, first, *_, paid, winner = repr(found).splitlines()
+    assert heading == "paired race, maximize, delta 0.05, epsilon 0.1, 3 arms on 120 items, 30 repeats"
+    assert header.split() == ["arm", "mean", "score", "evaluated", "chosen"]
+    evaluated = 100 * found.pulls[:, 2].mean() / 120
+    assert first.split() == ["huge", f"{SCORES[2].mean():.4g}", f"{evaluated:.3g}", "%", "30"]
+    low, high = np.quantile(found.costs / COSTS.sum(), [0.05, 0.95])
+    mean = found.costs.mean() / COSTS.sum()
+    paid_of, nine = f"Paid: {100 * mean:.3g} % of the full cost", f"{100 * low:.3g} % to {100 * high:.3g} %"
+    assert paid == f"{paid_of} of 960 on average, {nine} in nine of ten repeats."
+    assert winner == "Winner: the same as with all scores in 30 of 30 repeats; within 0.1 of the best in 30."
+    seen, draw = list[int](), np.random.default_rng(1).random((25, 40))
+    scores = (draw < np.linspace(0.1, 0.9, 25)[:, None]).astype(float)
+    found = cabai.replay({f"m{a}": row for a, row in enumerate(scores)}, repeats=3, progress=seen.append)
+    assert (seen, seen[-1]) == (sorted(seen), 3)  # races that were counted on the way
+    lines = repr(found).splitlines()
+    assert len(lines) == 2 + 20 + 1 + 2
+    assert lines[22].startswith("and 5 more arms: evaluated ")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +21,7 @@ from urllib.parse import quote
 import pytest
 
 import cabai
+import shell
 from cabai.server import Access, tokens_in
 from cabai.server.access import ATTEMPTS, Rates
 from cabai.server.studies import OpenStudies, scores_of
@@ -181,26 +184,18 @@ def test_what_is_not_a_request_in_json_of_the_right_method_is_refused(server, st
     assert study.status().under_way == 0
 
 
-def test_too_much_is_refused_whether_it_is_declared_or_not(server, study):
+def test_too_much_is_refused_and_who_does_not_finish_a_request_is_not_waited_for(server, study, monkeypatch):
     large = b'{"worker": "' + b"x" * LARGEST + b'"}'
     assert "1000000 bytes" in refused(server.send("POST", f"{study.path}/ask", large), 413, "too-large")
     refused(server.send("POST", f"{study.path}/ask", b"{}", content_length=str(10**12)), 413, "too-large")
     parts = [large[i : i + 60000] for i in range(0, len(large), 60000)]
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
-    sent_to(server, study, "Transfer-Encoding: chunked", chunks + b"0\r\n\r\n", b"HTTP/1.1 413 ")
-
-
-def sent_to(server, study, header, body, answer):
-    """An ask as bytes, and how its answer begins."""
-    head = f"POST {study.path}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['work']}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        line.sendall(f"{head}Content-Type: application/json\r\n{header}\r\n\r\n".encode() + body)
-        assert line.recv(100).startswith(answer)
-
-
-def test_who_does_not_finish_a_request_is_not_waited_for(server, study, monkeypatch):
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
     monkeypatch.setattr("cabai.server.guards.SLOWEST", 0.2)
-    sent_to(server, study, "Content-Length: 10", b"{", b"HTTP/1.1 408 ")
+    for header, body, code in (("Transfer-Encoding: chunked", chunks, b"413"), ("Content-Length: 10", b"{", b"408")):
+        head = f"POST {study.path}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['work']}\r\n"
+        [line] = connected(server, f"{head}Content-Type: application/json\r\n{header}\r\n\r\n".encode() + body)
+        assert line.recv(100).startswith(b"HTTP/1.1 %s " % code)
+        line.close()
 
 
 @pytest.mark.parametrize(
@@ -222,18 +217,20 @@ def test_names_of_any_characters_name_studies_and_nothing_else(server, storage, 
     refused(server.send("GET", path), 404, "study-not-found")
 
 
+def connected(server, sent, count=1):
+    """Lines to a server, with this sent on each."""
+    found = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(count)]
+    for each in found:
+        each.sendall(sent)
+    return found
+
+
 def test_paths_lead_nowhere_else(server):
     for path in ("%ff", "%00", "%", "x" * 500):
         assert server.send("GET", f"/api/studies/{path}")[0] in (404, 422)
     assert server.send("POST", "/api/studies/%zz/ask", {})[0] in (404, 422)
-    for path in (
-        "/../../etc/passwd",
-        "//etc/passwd",
-        "/static/../x",
-        "/api/../api/studies",
-        "/%2e%2e/",
-        "/api/studies/",
-    ):
+    others = "/../../etc/passwd //etc/passwd /static/../x /api/../api/studies /%2e%2e/ /api/studies/"
+    for path in others.split():
         assert server.send("GET", path)[0] == 404
 
 
@@ -294,11 +291,8 @@ def test_a_study_from_its_creation_to_its_decision(server):
     assert "Decided: large has the largest mean" in found["sentence"]
     status = server.send("GET", path)[2]
     assert (status["decision"], status["pulls"]) == ("large", told)
-    listed = [each for each in server.send("GET", "/api/studies")[2]["studies"] if each["name"] == "whole"]
-    assert listed[0]["decision"] == "large"
-    assert server.send("GET", f"{path}/decision")[2] == {
-        "stopped": True, "reason": "evidence", "decision": "large", "spent": status["spent"], "amended": 0,
-    }  # fmt: skip
+    decided = {"stopped": True, "reason": "evidence", "decision": "large", "spent": status["spent"], "amended": 0}
+    assert server.send("GET", f"{path}/decision")[2] == decided
 
 
 def test_the_words_and_fields_are_those_of_the_shell(server, study, storage):
@@ -336,13 +330,9 @@ def test_creating_again_is_refused_unless_it_is_the_same_request(server, storage
     cabai.delete_study("made once", storage=storage)
     assert create({"delta": 0.1}, key="a")[0] == 201
     assert cabai.load_study("made once", storage=storage).settings.delta == 0.1  # with settings of its own
-    other = "another with the same key"
-    assert create({"name": other}, key="a")[0] == 201
-    asked = [
-        server.send("POST", f"/api/studies/{quote(name)}/ask", {})[2]["pulls"][0]["id"]
-        for name in (body["name"], other)
-    ]
-    assert asked[0] != asked[1]
+    assert create({"name": "another with the same key"}, key="a")[0] == 201
+    first, other = (cabai.load_study(name, storage=storage) for name in ("made once", "another with the same key"))
+    assert first.ask().id != other.ask().id
 
 
 def test_sums_that_are_told_again_with_the_same_key_count_once(server, study):
@@ -477,34 +467,25 @@ def test_no_stream_more_gets_in_when_many_come_at_once(server, study, monkeypatc
     raise AssertionError("the streams that have ended still count")
 
 
-def half_sent(server, count=1, sent=b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "):
-    found = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(count)]
-    for each in found:
-        each.sendall(sent)
-    return found
-
-
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX: ", b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET / HT"])
 def test_headers_that_do_not_end_end_the_connection(server, study, monkeypatch, sent):
     """Also of a second request; and also if a byte comes now and then. Who waits for an answer is left alone."""
     monkeypatch.setattr("cabai.server.connections.SLOWEST", 0.5)
     stream, events = server.listen(f"{study.path}/events")
-    [slow] = half_sent(server, sent=sent[:40])
+    [slow] = connected(server, sent[:40])
     if sent[40:]:
         assert slow.recv(12) == b"HTTP/1.1 421"
         slow.sendall(sent[40:])
     deadline = time.monotonic() + 20
+    slow.settimeout(0.1)
     with suppress(ConnectionError):
-        while time.monotonic() < deadline:
-            slow.settimeout(0.1)
+        while True:
+            assert time.monotonic() < deadline, "it is still open"
             try:
                 if not slow.recv(4096):
                     break
             except TimeoutError:
-                if sent:
-                    slow.sendall(b"x")
-        else:
-            raise AssertionError("it is still open")
+                slow.sendall(sent and b"x")
     slow.close()
     study.ask()
     while b"event: status" not in events.readline():
@@ -515,17 +496,14 @@ def test_headers_that_do_not_end_end_the_connection(server, study, monkeypatch, 
 def test_half_sent_requests_keep_nobody_out(server, study, monkeypatch):
     """More than may wait: those that have waited longest are closed, and everybody else is answered."""
     monkeypatch.setattr("cabai.server.connections.MOST_WAITING", 20)
-    slow = half_sent(server, 100)
+    slow, closed = connected(server, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", 100), 0
     assert server.send("GET", study.path)[0] == 200
-    closed = 0
     for each in slow:
         each.settimeout(0.01)
         try:
             closed += each.recv(1) == b""
-        except TimeoutError:
-            pass
-        except ConnectionError:
-            closed += 1
+        except OSError as error:
+            closed += not isinstance(error, TimeoutError)
         each.close()
     assert closed >= 80
 
@@ -590,15 +568,11 @@ def test_sentences_do_not_say_where_the_storage_is(server, study, monkeypatch, f
     ["--certfile", "none", "--keyfile", "none"], ["--storage", "http://localhost:1"], ["--storage", "nonsense"],
 ])  # fmt: skip
 def test_what_is_not_safe_or_makes_no_sense_is_refused_in_one_line(server, options, tmp_path):
-    done = here("serve", "--port", "0", *options, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("cabai: ")
-    assert done.stderr.count("\n") == 1
-    if "0.0.0.0" in options:
-        assert "--behind-proxy" in done.stderr or "--allow-host" in done.stderr
-    done = here("serve", "--port", str(server.port), cwd=tmp_path)  # which is in use
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "cannot listen on 127.0.0.1" in done.stderr
+    said = shell.refused("serve", "--port", "0", *options, cwd=tmp_path)
+    assert said.startswith("cabai: ")
+    assert "0.0.0.0" not in options or "--behind-proxy" in said or "--allow-host" in said
+    in_use = ["--port", str(server.port)]
+    assert "cannot listen on 127.0.0.1" in shell.refused("serve", *in_use, cwd=tmp_path)
 
 
 def test_the_command_prints_one_line_and_ctrl_c_ends_it(tmp_path: Path):
@@ -649,3 +623,65 @@ def test_a_loop_that_has_lost_its_way_is_slowed_down(serve, storage, monkeypatch
     for _ in range(3):
         remote.tell(remote.ask(), 1, 1.0)
     assert study.status().pulls == 3
+
+
+# The workers of docs/service.md, in shell and JavaScript, are run as the page shows them
+
+
+PAGE = (Path(__file__).parent.parent / "docs" / "service.md").read_text(encoding="utf-8")
+PROGRAMS = {"sh": ["bash", "-eu"], "js": ["node", "--input-type=module"]}
+
+
+def worker_of_the_page(language):
+    needed = ["curl", "jq"] if language == "sh" else ["node"]
+    if not all(shutil.which(program) for program in needed):
+        pytest.skip(f"needs {' and '.join(needed)}")
+    [worker] = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return worker
+
+
+def results(language, worker, server, workers=1):
+    """The exit code, output and errors of each of some workers at the same time."""
+    about = {"CABAI": f"http://127.0.0.1:{server.port}", "CABAI_TOKEN": server.tokens["work"]}
+
+    def run(_):
+        done = subprocess.run(
+            PROGRAMS[language], input=worker, env=os.environ | about, capture_output=True, text=True, timeout=300
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(run, range(workers)))
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_worker_of_the_page_reaches_the_decision(folder, serve, language):
+    worker = worker_of_the_page(language)
+    storage = f"sqlite:///{folder}/cabai.db"
+    study = cabai.create_study("judges", arms=["small", "large"], family="bernoulli", storage=storage)
+    [(code, output, errors)] = results(language, worker, serve(storage))
+    assert (code, errors) == (0, "")
+    assert output.startswith("Decided: large has the largest mean")
+    assert (study.decision, study.status().under_way) == ("large", 0)
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_workers_of_the_page_stay_while_others_have_all_that_can_be_tried(folder, serve, language):
+    """Another worker has three of the four pulls: workers are told to wait, and none goes before the end."""
+    worker = worker_of_the_page(language).replace("0.02", "1")
+    storage = f"sqlite:///{folder}/cabai.db"
+    study = cabai.create_study("judges", arms=["small", "large"], family="bernoulli", storage=storage, max_pulls=4)
+    held = study.ask(3, worker="another")
+
+    def tell_late():
+        time.sleep(1.5)
+        for pull in held:
+            study.tell(pull, reward=1, cost=1)
+
+    late = threading.Thread(target=tell_late)
+    late.start()
+    found = results(language, worker, serve(storage), workers=3)
+    late.join()
+    assert [(code, errors) for code, _, errors in found] == [(0, "")] * 3
+    assert all(output.startswith("Undecided: ") for _, output, _ in found), found
+    assert (study.status().pulls, study.status().under_way) == (4, 0)

@@ -11,36 +11,23 @@ import pytest
 import cabai
 from cabai.errors import AlreadyTold
 from combinations import covering
-from shell import here
-from studies import new, reloaded, start, tables
+from shell import here, run_file
+from studies import new, play, refused, reloaded, start
 
 POLICIES = ["top-two", "ctas", "tas", "uniform"]
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
-
-
-def run(study, means, most=10_000, seed=1):
-    chance = random.Random(seed)
-    for _ in range(most):
-        if study.stopped:
-            break
-        pull = study.ask()
-        study.tell(pull, int(chance.random() < means[pull.arm]), 1.0)
-    return study.status()
 
 
 @pytest.mark.parametrize(("policy", "reserve"), covering(POLICIES, [None, 0.2]))
 def test_a_dropped_arm_is_not_pulled_and_not_the_answer(policy, reserve):
     means = {"a": 0.95, "b": 0.8, "c": 0.1, "d": 0.1}
     study = new(arms=list(means), policy=policy, reserve=reserve)
-    run(study, means, 30)
-    before = study.status()
+    before = play(study, means, 30)
     assert not before.stopped
     study.drop("a", by="ann")
     study = reloaded(study)
-    found = run(study, means)
-    assert found.decision == "b"
-    assert found.arms[0].pulls == before.arms[0].pulls
-    assert found.dropped == ["a"]
+    found = play(study, means)
+    assert (found.decision, found.dropped, found.arms[0].pulls) == ("b", ["a"], before.arms[0].pulls)
     error = 0.1 if reserve is None else 0.05
     assert found.statement == f"b has the largest mean among the arms still in, wrong with probability at most {error}"
     assert found.confidence == 1 - error
@@ -95,8 +82,7 @@ def test_an_arm_without_a_reward_may_be_dropped_and_the_leader_wins_as_its_last_
     assert {each.arm for each in study.ask(9)} <= {"a", "b", "c"}
     assert reloaded(study).status().leader == "a"
     study = new(policy="uniform")
-    run(study, {"a": 1.0, "b": 1.0, "c": 0.0}, 45)
-    assert not study.stopped
+    assert not play(study, {"a": 1.0, "b": 1.0, "c": 0.0}, 45).stopped
     study.drop("b")
     assert (study.decision, study.status().reason) == ("a", "evidence")
 
@@ -106,12 +92,12 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
     study.drop("a")
     study.drop("a")
     assert len(study.amendments()) == 1
-    with pytest.raises(cabai.InvalidInput, match=r"only two arms are left: without 'b' there is nothing to.*stop"):
+    with refused(study, r"only two arms are left: without 'b' there is nothing to.*stop"):
         study.drop("b")
-    with pytest.raises(cabai.InvalidInput, match="there is no arm 'x': the arms are a, b, c"):
+    with refused(study, "there is no arm 'x': the arms are a, b, c"):
         study.drop("x")
     for reserve in (0, 1, 0.6, -1, "much", math.nan):
-        with pytest.raises(cabai.InvalidInput, match="reserve must be"):
+        with refused(study, "reserve must be"):
             new(policy="top-two", reserve=reserve)
 
 
@@ -130,24 +116,20 @@ def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve(monkeypatch):
         ({"policy": "cheapest"} | cheapest, "only if its goal is the best arm, got goal 'cheapest'"),
     ):
         study = new(**options)
-        before = tables(study)
-        with pytest.raises(cabai.InvalidInput, match=message):
+        with refused(study, message):
             study.drop("a")
-        assert tables(study) == before
-        with pytest.raises(cabai.InvalidInput, match=message):
+        with refused(study, message):
             new(**options, reserve=0.1)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.6])
 def test_an_arm_is_not_dropped_where_the_bound_would_say_nothing(delta):
     study = new(policy="top-two", delta=delta)
-    before = tables(study)
-    with pytest.raises(cabai.InvalidInput, match=r"at most 2 delta = 1.*, which says nothing\. If arms .* reserve"):
+    with refused(study, r"at most 2 delta = 1.*, which says nothing\. If arms .* reserve"):
         study.drop("c")
-    assert tables(study) == before
     kept = new(policy="top-two", delta=delta, reserve=0.2)
     kept.drop("c")
-    run(kept, {"a": 0.9, "b": 0.1})
+    play(kept, {"a": 0.9, "b": 0.1})
     assert reloaded(kept).status().confidence == pytest.approx(1 - delta)
 
 
@@ -156,15 +138,13 @@ def test_an_arm_that_was_dropped_does_not_join_again():
     study.add_arm("x")
     study.drop("x")
     study.drop("a")
-    before = tables(study)
     for arm in "xa":
-        with pytest.raises(cabai.InvalidInput, match=f"arm '{arm}' was dropped for good"):
+        with refused(study, f"arm '{arm}' was dropped for good"):
             study.add_arm(arm)
-    assert tables(study) == before
     study.add_arm("y")
     study.add_arm("y")  # the same again, as after a lost answer
     study.stop()
-    with pytest.raises(cabai.InvalidInput, match="has stopped: its arms can no longer change"):
+    with refused(study, "has stopped: its arms can no longer change"):
         study.add_arm("y")
 
 
@@ -173,7 +153,7 @@ def test_an_arm_that_joins_is_pulled_at_once_and_may_be_the_answer(policy, known
     means = {"a": 0.3, "b": 0.2, "new": 0.9}
     study = new(arms=["a", "b"], policy=policy, costs=[1, 1] if known else None, reserve=0.1)
     other = reloaded(study)
-    run(study, means, 10)
+    play(study, means, 10)
     study.add_arm("new", cost=1.0 if known else None, metadata={"model": "m3"}, by="ann")
     assert (study.arms, study.status().joined) == (("a", "b", "new"), ["new"])
     first = other.ask()  # a handle that knew nothing of it
@@ -182,17 +162,16 @@ def test_an_arm_that_joins_is_pulled_at_once_and_may_be_the_answer(policy, known
     assert {each.arm for each in busy} <= {"a", "b"}  # until something is known of it
     for pull in [first, *busy]:
         other.tell(pull, int(pull.arm == "new"), 1.0)
-    found = run(reloaded(study), means)
-    assert found.decision == "new"
+    found = play(reloaded(study), means)
     assert found.statement == "new has the largest mean, wrong with probability at most 0.05"
 
 
 def test_nothing_is_decided_before_an_arm_that_joined_is_beaten():
     means = {"a": 1.0, "b": 0.0, "new": 1.0}
     study = new(arms=["a", "b"], policy="uniform", reserve=0.1, max_pulls=80)
-    run(study, means, 6)
+    play(study, means, 6)
     study.add_arm("new")
-    found = run(study, means)
+    found = play(study, means)
     assert (found.decision, found.reason) == (None, "max_pulls")
 
 
@@ -238,22 +217,21 @@ def test_confidences_and_intervals_pay_too():
 
 
 def test_bad_arms_do_not_join():
-    for options, given, message in (
-        ({}, {"arm": "d"}, "was created without a reserve"),
-        ({"reserve": 0.1}, {"arm": "a"}, "there is already an arm 'a'"),
-        ({"reserve": 0.1}, {"arm": ""}, "arm"),
-        ({"reserve": 0.1}, {"arm": "x" * 201}, "an arm's name must be"),
-        ({"reserve": 0.1}, {"arm": 7}, "an arm's name must be a string"),
-        ({"reserve": 0.1}, {"arm": "d", "cost": 1.0}, "measures costs: leave cost out"),
-        ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d"}, "was created with known costs: give cost"),
-        ({"reserve": 0.1, "costs": [1, 1, 1]}, {"arm": "d", "cost": -1}, "must not be negative"),
-        ({"reserve": 0.1}, {"arm": "d", "metadata": {1, 2}}, "metadata must be valid as JSON"),
+    reserve, known = {"reserve": 0.1}, {"reserve": 0.1, "costs": [1, 1, 1]}
+    for options, arm, given, message in (
+        ({}, "d", {}, "was created without a reserve"),
+        (reserve, "a", {}, "there is already an arm 'a'"),
+        (reserve, "", {}, "arm"),
+        (reserve, "x" * 201, {}, "an arm's name must be"),
+        (reserve, 7, {}, "an arm's name must be a string"),
+        (reserve, "d", {"cost": 1.0}, "measures costs: leave cost out"),
+        (known, "d", {}, "was created with known costs: give cost"),
+        (known, "d", {"cost": -1}, "must not be negative"),
+        (reserve, "d", {"metadata": {1, 2}}, "metadata must be valid as JSON"),
     ):
         study = new(policy="top-two", **options)
-        before = tables(study)
-        with pytest.raises(cabai.InvalidInput, match=message):
-            study.add_arm(given.pop("arm"), **given)
-        assert tables(study) == before
+        with refused(study, message):
+            study.add_arm(arm, **given)
 
 
 def test_the_arms_of_a_study_that_has_stopped_are_what_they_were():
@@ -261,7 +239,7 @@ def test_the_arms_of_a_study_that_has_stopped_are_what_they_were():
     study = new(**options)
     start(study, [1, 1, 1])
     for change in (lambda: study.drop("a"), lambda: study.add_arm("d")):
-        with pytest.raises(cabai.InvalidInput, match=r"its arms can no longer change. Raise its budget with amend"):
+        with refused(study, r"its arms can no longer change. Raise its budget with amend"):
             change()
     study.amend(max_pulls=20)
     study.add_arm("d")
@@ -275,15 +253,13 @@ def test_the_arms_of_a_study_that_has_stopped_are_what_they_were():
 def test_from_the_shell_and_in_a_file(tmp_path):
     text = 'family = "bernoulli"\nreserve = 0.1\nmax_pulls = 4\nfunction = "tests_of_arms:one"\nstorage = "sqlite:///s.db"\n'
     (tmp_path / "tests_of_arms.py").write_text("def one(arm):\n    return int(arm == 'c'), 1.0\n")
-    (tmp_path / "study.toml").write_text(text + 'arms = ["a", "b"]\n')
     storage = ["--storage", f"sqlite:///{tmp_path}/s.db"]
-    assert here("run", "study.toml", cwd=tmp_path).returncode == 3
+    assert run_file(tmp_path, text + 'arms = ["a", "b"]\n').returncode == 3
     here("study", "amend", "study", "--max-pulls", "500", *storage)
     done = here("study", "add-arm", "study", "c", "--by", "ann", *storage)
     assert 'by ann: arms: ["a", "b"] -> ["a", "b", "c"]' in done.stdout
     assert "arm 'c' has joined the study 'study': add it here" in here("run", "study.toml", cwd=tmp_path).stderr
-    (tmp_path / "study.toml").write_text(text + 'arms = ["a", "b", "c"]\n')
     here("study", "drop", "study", "a", *storage)
-    done = here("run", "study.toml", cwd=tmp_path)
+    done = run_file(tmp_path, text + 'arms = ["a", "b", "c"]\n')
     assert (done.returncode, "Decided: c has the largest mean among the arms still in" in done.stdout) == (0, True)
     assert "there is no arm 'x'" in here("study", "drop", "study", "x", *storage).stderr

@@ -12,12 +12,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
 import cabai
-from shell import apart, here, run_file
+from shell import apart, here, refused, run_file
+from storages import BOTH, close
 
+pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 JUDGE = """
 import json, random, sys, time
 random.seed(f"{sys.argv[1]} {sys.argv[2]}")
@@ -87,33 +90,30 @@ def test_a_script_in_any_language_can_run_a_study(tmp_path):
     assert json.loads(here("study", "list", "--json", cwd=tmp_path).stdout) == {"studies": []}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["study", "status", "nope"], "there are no studies in sqlite:///cabai.db: the file does not exist"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "bernouli"], "did you mean bernoulli"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--costs", "1"], "2 numbers, one per arm"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", "{"], "must be JSON"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "9" * 5000 + "}"],
-         "--metadata must be JSON, got '{\"a\": 999"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--metadata", '{"a": ' + "[" * 50_000],
-         "--metadata must be JSON"),
-        (["study", "create", "x", "--arms", "a,b", "--family", "poisson", "--storage", "memory"],
-         "a study in memory is lost when the command ends: choose a storage such as sqlite:///cabai.db."),
-        (["study", "list", "--storage", "mysql://u:secret@h/d"], "got mysql://..."),
-        (["study", "export", "x", "--out", ""], "--out must end in .csv, .json, .parquet or .jsonl, got ''"),
-        (["run", "nope.toml"], "cannot read nope.toml"),
-    ],
-)  # fmt: skip
+CREATE = ["study", "create", "x", "--arms", "a,b", "--family", "poisson"]
+
+
+BAD = [
+    (["study", "status", "nope"], "there are no studies in sqlite:///cabai.db: the file does not exist"),
+    ([*CREATE[:-1], "bernouli"], "did you mean bernoulli"),
+    ([*CREATE, "--costs", "1"], "2 numbers, one per arm"),
+    ([*CREATE, "--metadata", "{"], "must be JSON"),
+    ([*CREATE, "--metadata", '{"a": ' + "9" * 5000 + "}"], "--metadata must be JSON, got '{\"a\": 999"),
+    ([*CREATE, "--metadata", '{"a": ' + "[" * 50_000], "--metadata must be JSON"),
+    ([*CREATE, "--storage", "memory"],
+     "a study in memory is lost when the command ends: choose a storage such as sqlite:///cabai.db."),
+    (["study", "list", "--storage", "mysql://u:secret@h/d"], "got mysql://..."),
+    (["study", "export", "x", "--out", ""], "--out must end in .csv, .json, .parquet or .jsonl, got ''"),
+    (["run", "nope.toml"], "cannot read nope.toml"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
 def test_bad_input_is_one_line_and_leaves_nothing_behind(arguments, message, tmp_path):
-    done = here(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert message in refused(*arguments, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.filterwarnings("ignore::cabai.errors.FailedPulls")
 def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
     storage, formulas = f"sqlite:///{tmp_path}/cabai.db", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"]
     study = cabai.create_study("x", arms=["=cmd", "plain"], family="gaussian(variance=1)", storage=storage)
@@ -132,22 +132,18 @@ def test_a_spreadsheet_runs_nothing_that_was_exported_as_csv(tmp_path):
 
 
 def test_a_script_that_creates_its_study_can_be_started_again(tmp_path):
-    create = ["study", "create", "x", "--arms", "a,b", "--family", "poisson"]
-    assert here(*create, cwd=tmp_path).returncode == 0
-    again = here(*create, cwd=tmp_path)
-    assert (again.returncode, again.stdout) == (2, "")
-    assert "study 'x' already exists" in again.stderr
-    loaded = here(*create, "--load-if-exists", cwd=tmp_path)
+    assert here(*CREATE, cwd=tmp_path).returncode == 0
+    assert "study 'x' already exists" in refused(*CREATE, cwd=tmp_path)
+    loaded = here(*CREATE, "--load-if-exists", cwd=tmp_path)
     assert (loaded.returncode, loaded.stdout) == (0, "ready: x, 2 arms, in sqlite:///cabai.db\n")
-    other = here(*create, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
-    assert other.returncode == 2
-    assert "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the" in other.stderr
+    said = refused(*CREATE, "--delta", "0.1", "--load-if-exists", cwd=tmp_path)
+    assert "its delta is 0.05, not 0.1. Settings never change: choose another name, or delete the" in said
 
 
 def test_storage_can_come_from_the_environment(folder):
     """Of `cabai run` too, unless the file names one."""
     environment = {"CABAI_STORAGE": "sqlite:///elsewhere.db"}
-    here("study", "create", "x", "--arms", "a,b", "--family", "poisson", cwd=folder, env=environment)
+    here(*CREATE, cwd=folder, env=environment)
     (folder / "named.toml").write_text(RECIPE + "max_pulls = 1\nstorage = 'sqlite:///named.db'\n")
     (folder / "judges.toml").write_text(RECIPE + "max_pulls = 1\n")
     for file in ("judges.toml", "named.toml"):
@@ -182,15 +178,12 @@ def test_an_arm_that_changes_between_two_runs_is_refused_unless_it_is_said_to_be
     before = here("run", "judges.toml", "--json", cwd=folder).stdout
     for changed in (RECIPE.replace('"judge.py"', '"./judge.py"'), RECIPE + 'cost = "seconds"\n'):
         file.write_text(changed + "max_pulls = 4\n")
-        refused = here("run", "judges.toml", cwd=folder)
-        assert refused.returncode == 2
-        assert "of arm 'small' is " in refused.stderr
-        assert "when the study 'judges' ran before" in refused.stderr
-        assert "run with --changed" in refused.stderr
+        said = refused("run", "judges.toml", cwd=folder)
+        assert re.search("of arm 'small' is .*when the study 'judges' ran before.*run with --changed", said)
         assert here("run", "judges.toml", "--changed", "--json", cwd=folder).stdout == before
         assert here("run", "judges.toml", "--json", cwd=folder).stdout == before  # that is how it is tried now
     file.write_text(RECIPE + "delta = 0.1\nmax_pulls = 4\n")  # that is another matter
-    assert "its delta is 0.05, not 0.1" in here("run", "judges.toml", "--changed", cwd=folder).stderr
+    assert "its delta is 0.05, not 0.1" in refused("run", "judges.toml", "--changed", cwd=folder)
 
 
 def test_a_study_may_be_made_by_a_program_and_run_from_a_file_and_the_other_way_round(folder):
@@ -288,9 +281,8 @@ WRONG = {
 
 @pytest.mark.parametrize("recipe", WRONG, ids=WRONG.values())
 def test_a_wrong_recipe_is_refused_in_one_line_and_leaves_nothing_behind(recipe, tmp_path):
-    done = run_file(tmp_path, recipe)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert WRONG[recipe] in done.stderr
+    (tmp_path / "study.toml").write_text(recipe)
+    assert WRONG[recipe] in refused("run", "study.toml", cwd=tmp_path)
     assert not (tmp_path / "cabai.db").exists()
 
 
@@ -349,43 +341,138 @@ def test_what_ends_a_run_leaves_a_study_that_the_same_command_resumes(ending, fo
 LINE = r"\r\d+ pulls, [\d.]+ spent, .* leads"
 
 
-def run_on_a_terminal(folder):
-    """What `cabai run judges.toml` writes to stdout, and to a terminal as stderr; a file says that a line was seen."""
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_on_a_terminal_there_is_a_live_line_and_a_storage_that_is_gone_is_one_line_too(folder, is_gone):
+    seen = folder / "seen"
+    wait = "while sys.argv[2].endswith('-5') and not pathlib.Path('seen').exists():\n    time.sleep(0.02)"
+    first = "pathlib.Path('cabai.db').unlink()\ntime.sleep(1)" if is_gone else wait  # else it may end before the line
+    (folder / "judge.py").write_text(f"import pathlib, sys, time\n{first}\n{JUDGE}")
     main, other = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "cabai", "run", "judges.toml"], cwd=folder, env=environment, stdout=subprocess.PIPE,
-        stderr=other, text=True,
+        [sys.executable, "-m", "cabai", "run", "judges.toml"], cwd=folder, stdout=subprocess.PIPE, stderr=other,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"}, text=True,
     )  # fmt: skip
     os.close(other)
-    shown = b""
-    while True:
-        try:
-            part = os.read(main, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-        if re.search(LINE, shown.decode(errors="ignore")):
-            (folder / "seen").touch()
+    shown = ""
+    with suppress(OSError):  # when the other end is closed
+        while part := os.read(main, 65536):
+            shown += part.decode(errors="ignore")
+            if re.search(LINE, shown):
+                seen.touch()
     out, _ = process.communicate(timeout=300)
     os.close(main)
-    return out, shown.decode()
+    if is_gone:
+        assert (out, "was deleted or replaced while it was in use" in shown, "Traceback" in shown) == ("", True, False)
+    else:
+        assert ("Decided: large" in out, "\x1b" in out, seen.exists()) == (True, False, True)
 
 
-def test_on_a_terminal_there_is_a_live_line(folder):
-    wait = "while sys.argv[2].endswith('-5') and not pathlib.Path('seen').exists():\n    time.sleep(0.02)\n"
-    (folder / "judge.py").write_text(f"{JUDGE}import pathlib\n{wait}")  # else it may end before the first line
-    out, shown = run_on_a_terminal(folder)
-    assert "Decided: large" in out
-    assert "\x1b" not in out
-    assert re.search(LINE, shown)
+# What may change in a study file between two runs: how arms are tried, until something is observed; and budgets
 
 
-def test_a_storage_that_is_gone_is_one_line_on_a_terminal_too(folder):
-    (folder / "judge.py").write_text(f"import pathlib, time\npathlib.Path('cabai.db').unlink()\ntime.sleep(1)\n{JUDGE}")
-    out, shown = run_on_a_terminal(folder)
-    assert out == ""
-    assert "was deleted or replaced while it was in use" in shown
-    assert "Traceback" not in shown
+FAILS, WORKS = "sh -c 'exit 3'", 'echo \'{"reward": 1, "cost": 1}\''
+
+
+def run_judges(folder, url, command, *options, more=()):
+    lines = [f'storage = "{url}"', f"command = {json.dumps(command)}", 'arms = ["a", "b"]', "max_pulls = 8",
+             "max_failures = 2", *(more or ['family = "bernoulli"'])]  # fmt: skip
+    (folder / "judges.toml").write_text("\n".join(lines))
+    return here("run", "judges.toml", *options, cwd=folder)
+
+
+@BOTH
+def test_a_file_whose_runs_only_failed_may_be_changed(url, folder):
+    assert "exit code 3" in run_judges(folder, url, FAILS).stderr
+    assert "cannot be started" in run_judges(folder, url, "no-such-program").stderr
+    done = run_judges(folder, url, WORKS, "--json")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert json.loads(done.stdout)["failures"] == 2  # on the bill, and nothing else
+    refused = run_judges(folder, url, FAILS)  # now there are rewards
+    assert (refused.returncode, "run with --changed" in refused.stderr) == (2, True)
+    close(url)
+
+
+def test_what_is_under_way_elsewhere_keeps_the_file_as_it_is(folder):
+    url = f"sqlite:///{folder}/cabai.db"
+    run_judges(folder, url, FAILS)
+    study = cabai.load_study("judges", storage=url)
+    pull = study.ask(worker="another machine")
+    assert "run with --changed" in run_judges(folder, url, WORKS).stderr
+    study.release(pull)
+    assert run_judges(folder, url, WORKS).returncode == 3
+
+
+def test_with_items_a_failure_that_counts_as_a_score_is_an_observation(folder):
+    url = f"sqlite:///{folder}/cabai.db"
+    assert "exit code 3" in run_judges(folder, url, FAILS, more=["items = 9"]).stderr  # none of these counts
+    fails_on_two = "sh -c 'test {item} != 2 && echo 1'"
+    more = ["items = 9", 'cost = "seconds"']
+    assert run_judges(folder, url, fails_on_two, more=more).returncode in (0, 3)
+    assert "run with --changed" in run_judges(folder, url, WORKS, more=more).stderr
+
+
+TEXT = (
+    'family = "bernoulli"\ndelta = 0.001\nfunction = "tests_of_budgets:one"\narms = ["a", "b"]\n'
+    'storage = "sqlite:///s.db"\n'
+)
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """Run a file with these limits; returns what was said, what was spent and how many pulls there were."""
+    (tmp_path / "tests_of_budgets.py").write_text("def one(arm):\n    return 1, 1.0\n")
+
+    def once(**limits):
+        done = run_file(tmp_path, "".join(f"{name} = {value}\n" for name, value in limits.items()) + TEXT)
+        assert done.returncode == 3, done.stderr
+        status = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/s.db").status()
+        assert status.stopped
+        return done.stderr, status.spent
+
+    return once
+
+
+def test_a_budget_goes_up_and_down_and_up_again(limited):
+    spent = []
+    for max_cost in (4, 8, 3, 8, 10):
+        said, bill = limited(max_cost=max_cost)
+        spent.append(bill)
+        if max_cost == 3:
+            assert "max_cost was 8.0 and is now 3.0" in said
+            assert "8 is already spent: nothing more is pulled with this max_cost." in said
+            assert said.count("\n") == 2
+    assert spent == [4, 8, 8, 8, 10]
+    assert "max_cost was 8.0 and is now 10.0" in said
+
+
+def test_no_run_spends_more_than_its_file_says(limited):
+    for max_cost, max_pulls, spent in ((3, None, 3), (30, 3, 3), (3, 3, 3), (3, 20, 3), (5, 20, 5)):
+        limits = {"max_cost": max_cost} | ({} if max_pulls is None else {"max_pulls": max_pulls})
+        assert limited(**limits)[1] == spent
+
+
+def test_what_was_amended_by_other_means_holds_unless_the_file_changes_or_allows_less(limited, tmp_path):
+    limited(max_pulls=4)
+    study = cabai.load_study("study", storage=f"sqlite:///{tmp_path}/s.db")
+    study.amend(max_pulls=7)
+    said, bill = limited(max_pulls=4)  # as before
+    assert (bill, "max_pulls is 4 here, but the study 'study' was amended: 7." in said) == (7, True)
+    assert limited(max_pulls=7) == ("", 7)
+    assert "max_pulls was 7 and is now 4" in limited(max_pulls=4)[0]  # since it said 7 the last time
+    assert limited(max_pulls=9, max_cost=8)[1] == 8
+    study.amend(max_cost=100)
+    said, bill = limited(max_pulls=9, max_cost=8)
+    assert (bill, "max_cost was 100.0 and is now 8.0" in said) == (8, True)
+    study.amend(max_cost=8.5, max_pulls=100)
+    study.amend(max_cost=5)
+    said, bill = limited(max_pulls=9, max_cost=8)  # others allow less
+    assert (bill, "max_cost is 8 here, but the study 'study' was amended: 5." in said) == (8, True)
+
+
+def test_an_evaluation_spends_no_more_than_its_call_says(folder):
+    about = {"name": "e", "storage": f"sqlite:///{folder}/cabai.db", "seed": 1, "progress": False}
+    spent = [
+        cabai.evaluate(["a", "b"], range(200), lambda arm, item: 1.0, max_cost=most, **about).spent
+        for most in (6, 12, 6, 9, 14)
+    ]
+    assert spent == [6, 12, 12, 12, 14]

@@ -14,11 +14,12 @@ import psycopg
 import pytest
 
 import cabai
+import shell
 from cabai.study import catalogue
 from combinations import covering
 from shell import here
 from storages import BOTH, looked
-from studies import new, reloaded, start, tables
+from studies import new, refused, reloaded, start
 from workers import check_log, check_replay, stored
 
 DEEP = "[" * 100_000
@@ -73,53 +74,40 @@ def change(study, statement: str) -> None:
     looked(study._storage, statement.replace("STUDY", str(mine)))
 
 
-def damaged(statement: str):
-    """A study of three arms with four pulls told and one under way, and then that."""
+@pytest.mark.parametrize(("statement", "message"), DAMAGES, ids=lambda text: text[:80])
+def test_a_damaged_study_is_refused_in_one_sentence_and_left_as_it_is(statement, message):
     study = new()
     start(study, [1, 0, 1, 1])
     pull = study.ask()
     change(study, statement)
-    return study, pull
+    calls = [lambda study: study.status(), lambda study: study.ask(), lambda study: study.tell(pull, 1, 1.0), str,
+             lambda study: study.observations(), lambda study: study.events(),
+             lambda study: study.release(pull)]  # fmt: skip
+    for call in calls:
+        with refused(study, error=cabai.StorageError) as found:
+            call(reloaded(study))
+        said = str(found.value)
+        assert said.startswith(f"the study {study.name!r} in memory is damaged: ")
+        assert message in said
+        assert "\n" not in said
+        assert len(said) < 700
+    cabai.delete_study(study.name, storage="memory")
 
 
-@pytest.mark.parametrize(("statement", "message"), DAMAGES, ids=lambda text: text[:80])
-def test_a_damaged_study_is_refused_in_one_sentence_and_left_as_it_is(statement, message):
-    study, pull = damaged(statement)
-    before = tables(study)
-    try:
-        calls = [lambda study: study.status(), lambda study: study.ask(), lambda study: study.tell(pull, 1, 1.0), str,
-                 lambda study: study.observations(), lambda study: study.events(),
-                 lambda study: study.release(pull)]  # fmt: skip
-        for call in calls:
-            with pytest.raises(cabai.StorageError) as refused:
-                call(reloaded(study))
-            said = str(refused.value)
-            assert said.startswith(f"the study {study.name!r} in memory is damaged: ")
-            assert message in said
-            assert "\n" not in said
-            assert len(said) < 700
-        assert tables(study) == before
-    finally:
-        cabai.delete_study(study.name, storage="memory")
-
-
-def test_a_damaged_race_is_refused_and_a_damaged_log_is_not_exported():
-    """Also where it is damaged before the snapshot, so that nobody has read it again."""
-    for change_, message in (("item = 99", "item = 99"), ("item = NULL", "item = None"), ("reward = 7", "reward = 7")):
-        study = new(items=9, family=None, policy="top-two")
-        start(study, [1, 0, 1, 1])
-        change(study, f"{EVENT} {change_} {TELL}")
-        with pytest.raises(cabai.StorageError, match=rf"is damaged: its event 2 \(tell\) has .*{message}"):
-            reloaded(study).status()
-        cabai.delete_study(study.name, storage="memory")
-    for change_, message in (("arm = 99", "arm = 99"), ("cost = -1", "cost = -1.0"), ("time = 'x'", "time = 'x'")):
-        study = new()
-        start(study, [1, 0] * 40)
-        change(study, f"{EVENT} {change_} {TELL}")
-        for call in (lambda study: study.observations(), lambda study: study.events()):
-            with pytest.raises(cabai.StorageError, match=f"the study {study.name!r} in memory is damaged: .*{message}"):
-                call(reloaded(study))
-        cabai.delete_study(study.name, storage="memory")
+@pytest.mark.parametrize(("items", "how", "message"), [
+    (9, "item = 99", "item = 99"), (9, "item = NULL", "item = None"), (9, "reward = 7", "reward = 7"),
+    (None, "arm = 99", "arm = 99"), (None, "cost = -1", "cost = -1.0"), (None, "time = 'x'", "time = 'x'"),
+])  # fmt: skip
+def test_a_damaged_race_is_refused_and_a_damaged_log_is_not_exported(items, how, message):
+    """The log also where it is damaged before the snapshot, so that nobody has read it again."""
+    study = new(**({} if items is None else {"items": items, "family": None, "policy": "top-two"}))
+    start(study, [1, 0] * (40 if items is None else 2))
+    change(study, f"{EVENT} {how} {TELL}")
+    calls = [lambda study: study.observations(), lambda study: study.events()]
+    for call in calls if items is None else [lambda study: study.status()]:
+        with pytest.raises(cabai.StorageError, match=f"the study {study.name!r} in memory is damaged: .*{message}"):
+            call(reloaded(study))
+    cabai.delete_study(study.name, storage="memory")
 
 
 def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
@@ -127,15 +115,12 @@ def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
     for name in ("first", "second", "third"):
         study = cabai.create_study(name, arms=["a", "b"], family="bernoulli", storage=storage)
     pull = study.ask()
-    with contextlib.closing(sqlite3.connect(tmp_path / "cabai.db")) as connection:
-        connection.execute("UPDATE cabai_study SET recipe = '{}' WHERE name = 'second'")
-        connection.execute("UPDATE cabai_event SET arm = 99")
-        connection.commit()
+    looked(study._storage, "UPDATE cabai_study SET recipe = '{}' WHERE name = 'second'")
+    looked(study._storage, "UPDATE cabai_event SET arm = 99")
     tell = f"tell third {pull.id} --reward 1 --cost 1"
     for command in ("status third", "ask second", "export second", "status second --json", tell, "log third"):
-        done = here("study", *command.split(), cwd=tmp_path)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-        assert f"the study '{command.split()[1]}' in sqlite:///cabai.db is damaged: " in done.stderr
+        said = shell.refused("study", *command.split(), code=1, cwd=tmp_path)
+        assert f"the study '{command.split()[1]}' in sqlite:///cabai.db is damaged: " in said
     listed = here("study", "list", cwd=tmp_path)
     assert (listed.returncode, listed.stdout) == (1, "first: Nothing observed yet.\n")
     assert "'second' in sqlite:///cabai.db is damaged: " in listed.stderr
@@ -143,8 +128,8 @@ def test_the_shell_says_so_in_one_line_and_still_lists_the_others(tmp_path):
     assert listed.stderr.count("\n") == 1
     listed = here("study", "list", "--json", cwd=tmp_path)
     assert [study["name"] for study in json.loads(listed.stdout)["studies"]] == ["first"]
-    assert here("study", "delete", "second", "--yes", cwd=tmp_path).returncode == 0
-    assert here("study", "delete", "third", "--yes", cwd=tmp_path).returncode == 0
+    for name in ("second", "third"):
+        assert here("study", "delete", name, "--yes", cwd=tmp_path).returncode == 0
     assert here("study", "list", cwd=tmp_path).returncode == 0
 
 

@@ -221,23 +221,18 @@ class StudyMachine(RuleBasedStateMachine):
             warnings.simplefilter("ignore", cabai.FailedPulls)
             self.study.tell(f"{self.token}-{number}", **values)
 
-    @property
-    def missing(self):
-        """The pulls that may still be told."""
-        return self.model.under_way
-
-    @precondition(lambda self: self.missing)
+    @precondition(lambda self: self.model.under_way)
     @rule(data=st.data(), rewards=st.lists(st.booleans(), min_size=1, max_size=4), cost=st.sampled_from(COSTS))
     def tell(self, data, rewards, cost):
         """One by one or at once; also after the lease ran out, and after the study has stopped."""
         at_once, results = data.draw(st.booleans()), []
         for reward in rewards:
-            if not self.missing:
+            if not self.model.under_way:
                 break
-            number = data.draw(st.sampled_from(sorted(self.missing)))
+            number = data.draw(st.sampled_from(sorted(self.model.under_way)))
             paid, given = cost, {"reward": reward, "cost": cost}
             if self.model.known is not None and data.draw(st.booleans()):
-                paid = self.model.known[ARMS.index(self.missing[number]["arm"])]
+                paid = self.model.known[ARMS.index(self.model.under_way[number]["arm"])]
                 del given["cost"]
             results.append({"pull": f"{self.token}-{number}"} | given)
             if not at_once:
@@ -248,9 +243,6 @@ class StudyMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.model.stopped)
     @rule(good=st.sampled_from(ARMS), n=st.sampled_from([1, 5, 25]))
-    def pull_and_tell(self, good, n):
-        self.pulls_and_tells(good, n)
-
     def pulls_and_tells(self, good, n):
         """A worker with time for several pulls, of which only one arm's succeed: so that some studies are decided."""
         for _ in range(n):
@@ -266,11 +258,11 @@ class StudyMachine(RuleBasedStateMachine):
             self.study.tell(pull, pull.arm == good, 0.25)
             self.model.tell(pull.number, float(pull.arm == good), 0.25, None)
 
-    @precondition(lambda self: self.missing)
+    @precondition(lambda self: self.model.under_way)
     @rule(data=st.data(), cost=st.sampled_from([None, 0.0, *COSTS]))
     def tell_failed(self, data, cost):
-        number = data.draw(st.sampled_from(sorted(self.missing)))
-        arm = self.missing[number]["arm"]
+        number = data.draw(st.sampled_from(sorted(self.model.under_way)))
+        arm = self.model.under_way[number]["arm"]
         self.tell_study(number, failed="why", cost=cost)
         if cost is None:
             cost = 0.0 if self.model.known is None else self.model.known[ARMS.index(arm)]
@@ -305,15 +297,15 @@ class StudyMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data):
         number = data.draw(st.integers(1, self.model.asked))
-        offers = self.missing[number]["offers"] if number in self.missing else 1
+        offers = self.model.under_way[number]["offers"] if number in self.model.under_way else 1
         if offers > 1:
             with pytest.raises(cabai.LostPull):  # the one it was offered to first
                 self.study.release(cabai.results.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=1))
             with pytest.raises(cabai.LostPull):  # nobody knows who
                 self.study.release(f"{self.token}-{number}")
         self.study.release(cabai.results.Pull(f"{self.token}-{number}", "a", number, 0.0, offers=offers))
-        if number in self.missing:
-            self.missing[number]["expires"] = 0.0
+        if number in self.model.under_way:
+            self.model.under_way[number]["expires"] = 0.0
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 100.0, 1e6]))
     def wait(self, seconds):
@@ -351,14 +343,14 @@ class StudyMachine(RuleBasedStateMachine):
         fields = "arm", "reward", "cost", "failed", "late"
         assert [(int(each["pull"].partition("-")[2]), *map(each.get, fields)) for each in told] == model.log
         assert status.spent == model.spent
-        assert status.under_way == len(self.missing)
+        assert status.under_way == len(self.model.under_way)
         for arm in status.arms:  # the sums are those of the log
             rewards, paid, failures = model.of(arm.name)
             assert (arm.pulls + arm.waiting, arm.spent, arm.failures) == (len(rewards), paid, failures)
             rewards = model.of(arm.name, counted=True)[0]
             assert arm.pulls == len(rewards)
             assert arm.mean == (sum(rewards) / len(rewards) if rewards else None)
-            assert arm.under_way == sum(pull["arm"] == arm.name for pull in self.missing.values())
+            assert arm.under_way == sum(pull["arm"] == arm.name for pull in self.model.under_way.values())
         assert [each["counted"] for each in told] == [entry[0] in model.counted for entry in model.log]
         assert status.late == sum(entry[5] for entry in model.log)
         if self.decided is not None:  # what was decided stays decided
@@ -369,16 +361,14 @@ class StudyMachine(RuleBasedStateMachine):
             assert status.leader == model.leader()
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
-QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-
-
 LIMITS = [(None, None), (8, None), (25, None), (None, 10), (None, 30), (25, 30), (1, 1)]
 
 
+@pytest.mark.filterwarnings("ignore::cabai.FailedPulls")
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
 @pytest.mark.parametrize(("examples", "steps"), [(3, 30), pytest.param(45, 60, marks=pytest.mark.slow)])
 def test_any_sequence_of_operations_leaves_the_study_as_the_model(limits, examples, steps):
-    quiet = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": QUIET}
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    quiet = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": checks}
     about = settings(max_examples=examples, stateful_step_count=steps, **quiet)
     run_machine_as_test(type("Limited", (StudyMachine,), {"limits": limits}), settings=about)

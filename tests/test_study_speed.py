@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -106,18 +106,6 @@ def test_a_process_compiles_once_and_only_if_it_has_computed_for_long(monkeypatc
     assert compiled == ["cabai compiles"]
 
 
-def test_to_ask_and_tell_a_few_times_does_not_import_the_compiler():
-    code = """
-import sys
-from cabai import create_study
-study = create_study("few", arms=["a", "b", "c"], family="gaussian(variance=1)", storage="memory")
-for _ in range(20):
-    study.tell(study.ask(), reward=1, cost=1)
-print("numba" in sys.modules)
-"""
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
 def forked(work: Any) -> int:
     """How a forked process ends in which `work()` should be true: 0 if it is."""
     child = os.fork()
@@ -133,59 +121,65 @@ def asked_and_told(study: Any) -> int:
     return int(study.status().pulls)
 
 
+class Paused:
+    """`pause()` is called in another thread, and waits there; it goes on when the block ends, or after some seconds."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.inside, self.end, self.seconds = threading.Event(), threading.Event(), seconds
+
+    def __call__(self, *_: Any) -> None:
+        self.inside.set()
+        assert self.end.wait(60)
+
+    @contextmanager
+    def in_thread(self, work: Any) -> Iterator[threading.Thread]:
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert self.inside.wait(60)
+        if self.seconds is not None:
+            threading.Timer(self.seconds, self.end.set).start()
+        yield thread
+        self.end.set()
+        thread.join()
+
+
 @forks
 def test_a_process_that_forks_while_it_compiles_waits(monkeypatch):
-    begun, end = threading.Event(), threading.Event()
+    pause = Paused(0.2)
 
     def compiled(*_: Any) -> Any:
-        begun.set()
-        assert end.wait(60)
+        pause()
         raise RuntimeError
 
     monkeypatch.setattr(compiling, "compiled", compiled)
-    threading.Thread(target=Play(settings(family="gaussian(variance=1)", policy="co", seed=9)).kernels.compile).start()
-    assert begun.wait(60)
-    threading.Timer(0.2, end.set).start()
-    assert forked(lambda: end.is_set() and not kernels.compiling.locked()) == 0
+    with pause.in_thread(Play(settings(family="gaussian(variance=1)", policy="co", seed=9)).kernels.compile):
+        assert forked(lambda: pause.end.is_set() and not kernels.compiling.locked()) == 0
 
 
 @BOTH
 def test_reading_does_not_wait_for_a_writer(url):
-    study = create_study("read", arms=["a", "b"], family="gaussian(variance=1)", storage=url)
+    study, pause = create_study("read", arms=["a", "b"], family="gaussian(variance=1)", storage=url), Paused()
     study.tell(study.ask(), 1.0, cost=1.0)
-    inside, end = threading.Event(), threading.Event()
 
     def work(connection: Any) -> None:
         connection.lock(study._row.id, 0)
-        inside.set()
-        assert end.wait(60)
+        pause()
 
-    writer = threading.Thread(target=study._storage.write, args=(work,))
-    writer.start()
-    assert inside.wait(60)
-    assert study.status().pulls == 1
-    assert not study.stopped
-    assert len(study.observations()) == 1
-    assert writer.is_alive()
-    end.set()
-    writer.join()
+    with pause.in_thread(lambda: study._storage.write(work)) as writer:
+        assert study.status().pulls == 1
+        assert not study.stopped
+        assert len(study.observations()) == 1
+        assert writer.is_alive()
 
 
 @forks
 def test_a_process_that_forks_waits_for_its_readers(folder):
     study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=f"sqlite:///{folder}/cabai.db")
     assert study.status().pulls == 0
-    inside, end = threading.Event(), threading.Event()
-
-    def wait(_: str) -> None:
-        inside.set()
-        assert end.wait(60)
-
-    study._storage.reader.driver.set_trace_callback(wait)
-    threading.Thread(target=study.status).start()
-    assert inside.wait(60)
-    threading.Timer(0.2, end.set).start()
-    assert forked(lambda: end.is_set() and asked_and_told(study) == 1) == 0
+    pause = Paused(0.2)
+    study._storage.reader.driver.set_trace_callback(pause)
+    with pause.in_thread(study.status):
+        assert forked(lambda: pause.end.is_set() and asked_and_told(study) == 1) == 0
     assert study.status().pulls == 1
 
 
@@ -193,41 +187,30 @@ def test_a_process_that_forks_waits_for_its_readers(folder):
 @pytest.mark.parametrize("who", ["writer", "reader"])
 @BOTH
 def test_a_forked_process_waits_for_no_thread_of_its_parents(url, who):
-    study = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=url)
+    study, pause = create_study("fork", arms=["a", "b"], family="gaussian(variance=1)", storage=url), Paused()
     study.tell(study.ask(), 1.0, cost=1.0)
-    inside, end = threading.Event(), threading.Event()
 
     def hold() -> None:
         with getattr(study._current, who).lock:
-            inside.set()
-            assert end.wait(60)
+            pause()
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert inside.wait(60)
-    assert forked(lambda: asked_and_told(study) == 2) == 0
-    end.set()
-    thread.join()
+    with pause.in_thread(hold):
+        assert forked(lambda: asked_and_told(study) == 2) == 0
     assert study.status().pulls == 2
 
 
 @forks
 def test_a_forked_process_waits_for_nothing_that_a_thread_of_its_parent_was_computing():
-    inside, end = threading.Event(), threading.Event()
+    pause = Paused()
 
     class Slow:
         @lazy
         def value(self) -> int:
             if threading.current_thread() is not threading.main_thread():
-                inside.set()
-                assert end.wait(60)
+                pause()
             return 7
 
     slow = Slow()
-    thread = threading.Thread(target=lambda: slow.value)
-    thread.start()
-    assert inside.wait(60)
-    assert forked(lambda: slow.value == 7) == 0
-    end.set()
-    thread.join()
+    with pause.in_thread(lambda: slow.value):
+        assert forked(lambda: slow.value == 7) == 0
     assert "value" in vars(slow)

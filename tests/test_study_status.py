@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -12,11 +13,9 @@ from scipy.optimize import brentq
 import cabai
 import reference
 from cabai.study import catalogue
-from cabai.study.settings import Settings
-from cabai.views.words import rough
 from folding import Play
 from storages import looked
-from studies import new, reloaded, start
+from studies import new, play, reloaded, start
 
 
 def log_wealth(family: str, n: int, r: float, f: float, mean: float, variance: float = 1.0) -> float:
@@ -32,14 +31,6 @@ def log_wealth(family: str, n: int, r: float, f: float, mean: float, variance: f
     return mixture + rest * math.log(mean) + s / mean
 
 
-def settings_of(family: str, arms: int, delta: float, direction: str = "maximize") -> Settings:
-    return Settings.checked(
-        arms=[str(a) for a in range(arms)], family=family, delta=delta, policy="uniform", threshold="paper",
-        epsilon=0.0, direction=direction, costs=None, max_cost=None, max_pulls=None, lease=1.0, on_lapse="offer",
-        seed=0,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "bounded", "poisson", "exponential"])
 def test_an_interval_is_where_the_mixture_has_gained_too_little_to_rule_a_mean_out(family, direction):
@@ -52,16 +43,15 @@ def test_an_interval_is_where_the_mixture_has_gained_too_little_to_rule_a_mean_o
         "poisson": lambda n: rng.poisson(rng.choice([0.1, 3, 40]), n).astype(float),
         "exponential": lambda n: rng.exponential(2, n),
     }
-    lowest, highest = {"gaussian": (-1e6, 1e6), "poisson": (1e-12, 1e6), "exponential": (1e-12, 1e9)}.get(
-        family, (1e-14, 1 - 1e-14)
-    )
-    settings = settings_of(family, 4, 0.05, direction)
+    edges = {"gaussian": (-1e6, 1e6), "poisson": (1e-12, 1e6), "exponential": (1e-12, 1e9)}
+    lowest, highest = edges.get(family, (1e-14, 1 - 1e-14))
+    settings = new(arms=list("abcd"), family=family, direction=direction, policy="uniform", threshold="paper").settings
     for n in (1, 2, 3, 10, 200):
-        play, rewards = Play(settings), draws[family](n)
+        state, rewards = Play(settings), draws[family](n)
         for reward in rewards:
-            play.observe(0, settings.seen(float(reward)), 1.0)
-        low, high = play.interval(0)
-        assert play.interval(1) == settings.family.mean_range
+            state.observe(0, settings.seen(float(reward)), 1.0)
+        low, high = state.interval(0)
+        assert state.interval(1) == settings.family.mean_range
         if n == 1 and family not in ("bernoulli", "bounded"):
             assert (low, high) == settings.family.mean_range
             continue
@@ -83,19 +73,14 @@ def test_evidence_and_what_is_required_of_it_are_those_of_the_closest_rival():
     study = new(policy="uniform", threshold="evalue", delta=0.05)
     start(study, [1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
     data = {arm: [o["reward"] for o in study.observations() if o["arm"] == arm] for arm in "abc"}
+    sums = {arm: (len(rewards), sum(rewards)) for arm, rewards in data.items()}
     status = study.status()
     b = status.leader
     assert b == max("abc", key=lambda arm: (np.mean(data[arm]), -"abc".index(arm)))
-    left = {
-        a: reference.log_evalue(
-            "bernoulli", len(data[b]), sum(data[b]), data[b][0], len(data[a]), sum(data[a]), data[a][0]
-        )
-        for a in "abc"
-        if a != b
-    }
+    left = {a: reference.log_evalue("bernoulli", *sums[b], data[b][0], *sums[a], data[a][0]) for a in "abc" if a != b}
     assert status.rival == min(left, key=left.get)
     assert status.evidence - status.required == pytest.approx(min(left.values()) - math.log(2 / 0.05), abs=1e-9)
-    z = reference.evidence("bernoulli", len(data[b]), sum(data[b]), len(data[status.rival]), sum(data[status.rival]))
+    z = reference.evidence("bernoulli", *sums[b], *sums[status.rival])
     assert status.evidence == pytest.approx(max(z, 0.0), abs=1e-9)
 
 
@@ -107,31 +92,22 @@ def test_what_a_status_says_as_a_study_goes_on():
     study = new(arms=["small", "large"], delta=0.01, policy="uniform", max_pulls=100)
     study.tell(study.ask(), 0, 0.5)
     assert study.status().sentence == "small leads so far; it is too early to tell more. 0.5 spent."
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, pull.arm == "large", 0.5)
-        status = study.status()
-        if status.pulls == 6:
-            lines = str(status).splitlines()
-            assert lines[0] == f"{study.name}: bernoulli, maximize, delta 0.01, policy uniform, threshold contrast"
-            assert lines[1].split() == ["arm", "pulls", "mean", "0.99", "interval", "mean", "cost", "spent"]
-            assert lines[2].split()[:3] == ["small", "3", "0.00"]
-            assert lines[3].split()[-1] == "leads"
-            assert (status.evidence, status.required) == pytest.approx((2.14, 4.61), abs=0.01)  # log E, log(1 / delta)
-            assert lines[4] == "Proven: large is at most 0.44 worse than the best, wrong with probability at most 0.01."
-            assert lines[5].startswith("large leads, ahead of small by 1. ")
-            assert " % done: 3 spent, " in lines[5]
-    n = study.status().pulls
+    means = {"small": 0, "large": 1}
+    status = play(study, means, 5, cost=0.5)
+    lines = str(status).splitlines()
+    assert lines[0] == f"{study.name}: bernoulli, maximize, delta 0.01, policy uniform, threshold contrast"
+    assert lines[1].split() == ["arm", "pulls", "mean", "0.99", "interval", "mean", "cost", "spent"]
+    assert lines[2].split()[:3] == ["small", "3", "0.00"]
+    assert lines[3].split()[-1] == "leads"
+    assert (status.evidence, status.required) == pytest.approx((2.14, 4.61), abs=0.01)  # log E, log(1 / delta)
+    assert lines[4] == "Proven: large is at most 0.44 worse than the best, wrong with probability at most 0.01."
+    assert re.match(r"large leads, ahead of small by 1\. .* % done: 3 spent, ", lines[5])
+    n = play(study, means, cost=0.5).pulls
     assert study.status().sentence == (
         f"Decided: large has the largest mean, wrong with probability at most 0.01; {n / 2:g} spent on {n} pulls."
     )
     assert str(study).splitlines()[3].split()[-1] == "best"
     assert repr(study) == f"Study({study.name!r}, arms=['small', 'large'], storage='memory')"
-
-
-def test_what_remains_to_be_paid_is_said_roughly_and_without_exponents():
-    costs = {0: "0", 0.0123456: "0.0123", 10.34: "10.3", 3298.4: "3,300", 123456: "123,000"}
-    assert {cost: rough(cost, 3) for cost in costs} == costs
 
 
 def test_a_status_says_what_is_not_proven_and_what_is_enough():
@@ -178,51 +154,48 @@ def test_a_study_stops_without_a_decision_where_its_certificate_ends(clock):
         study.ask()
 
 
-def test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_it_is_none():
-    def decided(limit):
-        threshold = CERTIFIED.replace("max_pulls=50", f"max_pulls={limit}")
-        study = new(family="gaussian", threshold=threshold, policy="uniform")
-        while not study.stopped:
-            pull = study.ask()
-            study.tell(pull, 2.0 if pull.arm == "a" else 0.0, 1.0)
-        return study.status()
+def certified(pulls: int = 50):
+    """A study whose threshold is certified for that many pulls, in which the first arm is the best by far."""
+    study = new(family="gaussian", threshold=CERTIFIED.replace("=50", f"={pulls}"), policy="uniform")
+    while not study.stopped:
+        pull = study.ask()
+        study.tell(pull, 2.0 if pull.arm == "a" else 0.0, 1.0)
+    return study
 
-    status = decided(50)
+
+def test_evidence_with_the_last_certified_pull_is_a_decision_and_one_pull_later_it_is_none():
+    status = certified().status()
     assert 3 < (n := status.pulls) < 50
     assert (status.decision, status.proven, status.certified, status.reason) == ("a", False, True, "evidence")
     assert status.sentence == (
         "Decided: a has the largest mean, certified by simulation up to 50 pulls to be wrong with probability at most "
         f"0.05, not proven; {n} spent on {n} pulls."
     )
-    assert [(each.pulls, each.decision) for each in map(decided, (n, n - 1))] == [(n, "a"), (n - 1, None)]
+    assert [certified(most).status().decision for most in (n, n - 1)] == ["a", None]
 
 
 def test_a_study_that_an_older_version_let_run_past_its_certificate_claims_nothing():
     study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
     start(study, [0.0] * 45)
 
-    def back(change, value):
+    def back(study, change, value):
         looked(study._storage, change, (value, study._row.id))
         looked(study._storage, "DELETE FROM cabai_snapshot WHERE study = ?", (study._row.id,))
         return reloaded(study)
 
-    earlier = study.settings.to_json().replace("max_pulls=50", "max_pulls=30")
-    study = back("UPDATE cabai_study SET recipe = ? WHERE id = ?", earlier)
-    with pytest.raises(cabai.StudyStopped):
-        study.ask()
-    assert (study.status().reason, study.decision) == ("certificate", None)
-    study = back("UPDATE cabai_event SET words = ? WHERE kind = 'stop' AND study = ?", "evidence")
+    def is_for(study, pulls):
+        recipe = study.settings.to_json().replace("max_pulls=50", f"max_pulls={pulls}")
+        study = back(study, "UPDATE cabai_study SET recipe = ? WHERE id = ?", recipe)
+        with pytest.raises(cabai.StudyStopped):
+            study.ask()
+        assert (study.status().reason, study.decision) == ("certificate", None)
+        return study
+
+    study = back(is_for(study, 30), "UPDATE cabai_event SET words = ? WHERE kind = 'stop' AND study = ?", "evidence")
     assert "by a threshold that is not proven, so without a guarantee" in study.status().sentence
-    study = new(family="gaussian", threshold=CERTIFIED, policy="uniform")
-    while not study.stopped:
-        pull = study.ask()
-        study.tell(pull, 2.0 if pull.arm == "a" else 0.0, 1.0)
+    study = certified()
     looked(study._storage, "DELETE FROM cabai_event WHERE kind = 'stop' AND study = ?", (study._row.id,))
-    one_less = study.settings.to_json().replace("max_pulls=50", f"max_pulls={study.status().pulls - 1}")
-    study = back("UPDATE cabai_study SET recipe = ? WHERE id = ?", one_less)
-    with pytest.raises(cabai.StudyStopped):
-        study.ask()
-    assert (study.status().reason, study.decision) == ("certificate", None)
+    is_for(study, study.status().pulls - 1)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
@@ -234,28 +207,6 @@ def test_a_certificate_speaks_of_the_largest_mean(family):
         return
     with pytest.raises(cabai.InvalidInput, match=f"certified only for the largest mean of {family} rewards"):
         new(**options, direction="minimize")
-
-
-def test_observations_as_a_table(clock):
-    study = new(arms=["a", "b"])
-    pull = study.ask(worker="w")
-    clock.now += 2
-    study.tell(pull, 1, 0.25)
-    frame = study.to_frame()
-    names = "pull arm reward cost failed asked told worker offers counted late pulls period origin"
-    assert frame.columns.tolist() == names.split()
-    assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
-    assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(2)
-    assert str(frame["told"].dt.tz) == "UTC"
-    assert len(new().to_frame()) == 0
-
-
-def test_a_study_knows_when_it_began_and_when_it_ended(clock):
-    began, study = clock.now, new(max_pulls=2)
-    for reward, ended in ((1, None), (0, began + 20)):
-        clock.now += 10
-        start(study, [reward])
-        assert (study.status().created, study.status().ended) == (began, ended)
 
 
 def test_rewards_wider_than_declared_are_warned_of():
@@ -284,16 +235,14 @@ def test_rewards_of_the_declared_variance_are_not_warned_of(direction):
     from cabai.study.rules.warnings import is_too_wide
 
     rewards = np.random.default_rng(4).normal(5, 2, (2000, 60))
-    n = np.arange(1, 61)
-    squares = np.cumsum(rewards**2, axis=1) - np.cumsum(rewards, axis=1) ** 2 / n
-    assert not any(is_too_wide(4.0, k, arm[k - 1]) for arm in squares for k in range(2, 61))
-    assert all(any(is_too_wide(0.5, k, arm[k - 1]) for k in range(2, 61)) for arm in squares)
+    squares = np.cumsum(rewards**2, axis=1) - np.cumsum(rewards, axis=1) ** 2 / np.arange(1, 61)
+    for declared, is_warned in ((4.0, False), (0.5, True)):
+        assert all(any(is_too_wide(declared, k, arm[k - 1]) for k in range(2, 61)) == is_warned for arm in squares)
     study = new(family="gaussian(variance=4)", policy="uniform", delta=1e-9, direction=direction)
-    for reward in rewards[0]:
-        study.tell(study.ask(), float(reward), 1.0)
+    start(study, map(float, rewards[0]))
     assert study.status().warnings == []
-    for a in range(3):
-        mine = [each["reward"] for each in study.observations() if each["arm"] == study.arms[a]]
+    for a, arm in enumerate(study.arms):
+        mine = [each["reward"] for each in study.observations() if each["arm"] == arm]
         variance = study._current.look(lambda state, a=a: state.variance(a))
         assert variance == pytest.approx(np.var(mine, ddof=1))
 
@@ -314,6 +263,24 @@ def test_a_study_that_was_stopped_by_hand_stays_so_and_has_no_decision(options):
     assert (study.status().late, study.status().spent) == (1, 2.0)
 
 
+def test_a_study_knows_when_it_began_and_when_it_ended_and_its_observations_are_a_table(clock):
+    began, study = clock.now, new(max_pulls=2)
+    pull = study.ask(worker="w")
+    clock.now += 10
+    study.tell(pull, 1, 0.25)
+    assert (study.status().created, study.status().ended) == (began, None)
+    clock.now += 10
+    start(study, [0])
+    assert (study.status().created, study.status().ended) == (began, began + 20)
+    frame = study.to_frame()
+    names = "pull arm reward cost failed asked told worker offers counted late pulls period origin"
+    assert frame.columns.tolist() == names.split()
+    assert frame.loc[0, ["arm", "reward", "cost", "worker", "late"]].tolist() == ["a", 1.0, 0.25, "w", False]
+    assert (frame.loc[0, "told"] - frame.loc[0, "asked"]).total_seconds() == pytest.approx(10)
+    assert str(frame["told"].dt.tz) == "UTC"
+    assert len(new().to_frame()) == 0
+
+
 def test_a_list_shows_of_each_study_what_its_status_does_and_reads_only_those_that_changed(tmp_path):
     storage, kept = f"sqlite:///{tmp_path}/cabai.db", {}
     kinds = [{"family": "bernoulli"}, {"items": 50}, {"family": "gaussian(variance=1)"}]
@@ -322,10 +289,7 @@ def test_a_list_shows_of_each_study_what_its_status_does_and_reads_only_those_th
         for at, about in enumerate(kinds)
     ]
     for step in range(36):
-        study = studies[step % 3]
-        if not study.stopped:
-            pull = study.ask()
-            study.tell(pull, float(pull.arm == "b"))
+        play(studies[step % 3], {"a": 0, "b": 1}, 1, cost=None)
         found, damaged = catalogue.every("listed", storage, kept)
         assert not damaged
         for one, (place, listed) in zip(studies, found.values(), strict=True):
