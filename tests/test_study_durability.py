@@ -314,6 +314,37 @@ def test_a_server_that_stops_and_comes_back(url: str, postgres: Any) -> None:
     check_replay(study)
 
 
+@pytest.mark.slow
+@POSTGRES
+def test_a_server_that_crashes_under_eight_processes(url: str, postgres: Any) -> None:
+    """Each worker tries again until its pull is told; the server crashes three times."""
+    study = new_study(url)
+
+    def work(seed: int, report: Any) -> None:
+        def insist(call: Any) -> Any:
+            while True:
+                try:
+                    return call()
+                except StorageError:
+                    time.sleep(0.02)
+
+        chance = random.Random(seed)
+        mine = insist(lambda: load_study("study", storage=url))
+        for _ in range(40):
+            pull, reward = insist(mine.ask), chance.gauss()
+            insist(lambda: mine.tell(pull, reward, cost=1.0))  # noqa: B023
+            report("told", pull.id, reward, 1.0, None)
+
+    children = [Child(partial(work, seed)) for seed in range(8)]
+    for _ in range(3):
+        time.sleep(0.2)
+        postgres.stop(at_once=True)
+        postgres.start()
+    told = told_in(join(children))
+    assert len(told) == len(study.observations()) == 8 * 40
+    check_log(study, told)
+
+
 @POSTGRES
 def test_a_connection_that_is_ended_is_not_noticed(url: str, postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first call, before each statement of asking and telling, and at the commit, both before and after the
