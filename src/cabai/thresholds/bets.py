@@ -84,20 +84,20 @@ def weigh(arm, rules):
 
 def sums_up(arm):
     """What bets upwards need to know of an arm's rewards."""
-    return Sums(arm.tested, arm.up, arm.rewards, arm.squares)
+    return Sums(float(arm.tested), arm.up, float(arm.rewards), float(arm.squares))
 
 
 def sums_down(arm):
     """The same for bets downwards: with 1 - y in place of y."""
-    n = arm.tested
-    return Sums(n, arm.down, n - arm.rewards, n - 2.0 * arm.rewards + arm.squares)
+    n, rewards = float(arm.tested), float(arm.rewards)  # Python's numbers: without a compiler, NumPy's are slow
+    return Sums(n, arm.down, n - rewards, n - 2.0 * rewards + float(arm.squares))
 
 
 def capital(row, i, sums):
     """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
     n = sums.n
     if i < KEPT:
-        return sums.kept[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+        return float(sums.kept[i]) * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
     c = row[STAKE]
     return c * sums.rewards - 0.5 * c * c * sums.squares - 4.0 * UNIT * c * n * (n + 8)
 
@@ -182,7 +182,7 @@ def log_e(rules, last, b, log_b, c, log_c, a, m, epsilon):
     variables with F and L are the sums for the two product priors. For `champion`, u_i is e^log_b times that of b plus
     e^log_c times that of another sample c.
     """
-    stakes, has_other = rules.stakes, log_c > -np.inf
+    stakes, has_other, m = rules.stakes, log_c > -np.inf, float(m)
     below = max(1.0 - (m + epsilon), 0.0)
     by = down_by = 0.0
     for _ in range(2):

@@ -43,7 +43,7 @@ class Look:
             return self.state.progress(self.remaining)  # type: ignore[no-any-return]
         if self.state.ended is not None:
             return 1.0
-        return 0.0 if self.state.shows and not self.settings.spends_budget else None
+        return 0.0 if self.state.shows and not self.settings.policy.spends_budget else None
 
 
 class WholeLook(Look):
