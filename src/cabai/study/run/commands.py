@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import re
@@ -43,24 +44,20 @@ class Measure:
     cost: str | None = None
     reward: str | None = None  # its output is then not read at all
     on_crash: str = AS_FAILED  # or AS_TIMEOUT: where seconds are the reward, a crash counts as the timeout
+    timeout: float = math.inf  # seconds
 
-    def result(self, line: str, spent: Mapping[str, float], timeout: float) -> dict[str, Any] | Failed:
-        """The reward and cost of a trial, from its last line of output and the seconds that it has taken."""
-        if self.reward is None:
-            return read_result(line, self.cost_of(spent))
-        return self.told(1.0 if self.reward == SUCCESS else min(spent[self.reward], timeout), spent)
-
-    def of_failure(self, spent: Mapping[str, float], timeout: float, *, late: bool = False) -> dict[str, Any] | None:
-        """The reward and cost of a trial that crashed or, if `late`, was killed at the timeout; None: it failed."""
+    def told(self, spent: Mapping[str, float], *, crashed: bool = False, late: bool = False) -> dict[str, Any] | None:
+        """The reward and cost of a trial that has taken these seconds; `late`: it was killed at the timeout. None: its
+        reward is in its output, or it failed."""
         if self.reward == SUCCESS:
-            return self.told(0.0, spent)
-        if self.reward == "seconds" and (late or self.on_crash == AS_TIMEOUT):
-            return self.told(timeout, {**spent, "seconds": timeout} if late else spent)
-        return None
-
-    def told(self, reward: float, spent: Mapping[str, float]) -> dict[str, Any]:
-        paid = self.cost_of(spent)
-        return {"reward": reward, **({} if paid is None else {"cost": paid})}
+            reward = 0.0 if crashed else 1.0
+        elif self.reward == "seconds" and (late or (crashed and self.on_crash == AS_TIMEOUT)):
+            reward, spent = self.timeout, {**spent, "seconds": self.timeout} if late else spent
+        elif self.reward is None or crashed:
+            return None
+        else:
+            reward = min(spent[self.reward], self.timeout)
+        return {"reward": reward, **({} if self.cost is None else {"cost": spent[self.cost]})}
 
     def cost_of(self, spent: Mapping[str, float]) -> float | None:
         return None if self.cost is None else spent[self.cost]
@@ -77,7 +74,7 @@ def run_command(recipe: Recipe, pulls: Sequence[Pull], over: threading.Event, gi
 
     For a batch of several items, the result is a list, read from as many last lines; {item} has no meaning then.
     """
-    pull, measure, timeout = pulls[0], recipe.measure, recipe.timeout
+    pull, measure = pulls[0], recipe.measure
     command, batch = recipe.tests[pull.arm], None if recipe.batch is None else len(pulls)
     named = {"arm": pull.arm, "pull": pull.id}
     if pull.item is not None and batch is None:
@@ -98,25 +95,26 @@ def run_command(recipe: Recipe, pulls: Sequence[Pull], over: threading.Event, gi
             )  # fmt: skip
         except (OSError, ValueError) as error:  # the next trial would not start either
             raise cannot_start(pull, words[0], getattr(error, "strerror", None) or str(error)) from None
-        ended = wait_for(process, started + timeout, over)
+        ended = wait_for(process, started + measure.timeout, over)
         spent = {"seconds": max(ended.at - started, 1e-9), "cpu": max(ended.cpu, 1e-9)}
         if isinstance(words, str) and not ended.cut_short and ended.code in CANNOT_START:
             raise cannot_start(pull, words, last_line(err) or CANNOT_START[ended.code])
-        if ended.cut_short or ended.code != 0:
-            is_late = ended.cut_short == TIMED_OUT
-            counts = measure.of_failure(spent, timeout, late=is_late) if is_late or not ended.cut_short else None
+        is_late, has_failed = ended.cut_short == TIMED_OUT, bool(ended.cut_short) or ended.code != 0
+        if is_late or not ended.cut_short:
+            counts = measure.told(spent, crashed=has_failed, late=is_late)
             if counts is not None:
                 return counts
-            why = ended.cut_short or f"exit code {ended.code}"
-            said = last_line(err)
-            if batch is not None:
-                return [Failed(f"{why}: {said}" if said else why)] * batch
-            result = {} if measure.reward else read_result(last_line(out), None)
-            paid = measure.cost_of(spent) or (result.get("cost") if isinstance(result, dict) else None)
-            return Failed(f"{why}: {said}" if said else why, legal_cost(paid))
+        if not has_failed:
+            if batch is None:
+                return read_result(last_line(out), measure.cost_of(spent))
+            return [read_result(line, None) for line in last_lines(out, batch)]
+        why, said = ended.cut_short or f"exit code {ended.code}", last_line(err)
+        why = f"{why}: {said}" if said else why
         if batch is not None:
-            return [measure.result(line, spent, timeout) for line in last_lines(out, batch)]
-        return measure.result("" if measure.reward else last_line(out), spent, timeout)
+            return [Failed(why)] * batch
+        result = {} if measure.reward else read_result(last_line(out), None)
+        paid = measure.cost_of(spent) or (result.get("cost") if isinstance(result, dict) else None)
+        return Failed(why, legal_cost(paid))
 
 
 def cannot_start(pull: Pull, program: str, why: str) -> RunFailed:

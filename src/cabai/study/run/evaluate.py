@@ -279,18 +279,15 @@ def earlier_studies(reuse: Any, storage: str) -> list[Any]:
         return []
     if isinstance(reuse, (list, tuple)):
         return [each for one in reuse for each in earlier_studies(one, storage)]
-    if isinstance(reuse, str):
-        reuse = load_study(reuse, storage=storage)
-    if isinstance(reuse, Evaluation):
-        reuse = reuse.study
-    if isinstance(reuse, Study):
-        if reuse.settings.items is None:
-            raise InvalidInput(f"study {reuse.name!r} has no items, so no scores on them to reuse.")
-    elif not isinstance(reuse, Mapping) or not all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):
+    found = load_study(reuse, storage=storage) if isinstance(reuse, str) else getattr(reuse, "study", reuse)
+    if isinstance(found, Study):
+        if found.settings.items is None:
+            raise InvalidInput(f"study {found.name!r} has no items, so no scores on them to reuse.")
+    elif not isinstance(found, Mapping) or not all(isinstance(of_arm, Mapping) for of_arm in found.values()):
         raise InvalidInput(
             f"reuse must be an earlier evaluation, the name of one, or scores by arm and item, got {shown(reuse)}."
         )
-    return [reuse]
+    return [found]
 
 
 def known_scores(earlier: Any, items: Items, family: Family) -> list[tuple[str, str | int, float]]:

@@ -19,7 +19,7 @@ from cabai.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.settings import RETRIES, STOP, checked_workers
 from cabai.study.given import MOST_PULLS, checked_result
 from cabai.study.run import trying
-from cabai.study.run.trying import Awaiting, Caught, awaited, checked_catch, is_blamed, is_of_the_trial
+from cabai.study.run.trying import Awaiting, awaited, checked_catch, is_blamed, is_of_the_trial
 from cabai.support.interruptible import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
@@ -55,19 +55,8 @@ class Wrong(Failed):
     """The test returned an invalid result: another trial would not help, and the run ends."""
 
 
-def run(
-    study: Study,
-    test: Callable[[Any], Any],
-    *,
-    workers: int = 1,
-    max_failures: int = 5,
-    progress: Callable[[], None] | None = None,
-    over: threading.Event | None = None,
-    retries: int = RETRIES,
-    catch: Any = None,
-    batch: int | None = None,
-) -> Status:
-    """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status: see `Study.run`.
+def run(study: Study, test: Callable[[Any], Any], **options: Any) -> Status:
+    """Ask, `test`, tell, in threads, until the study stops; returns its status. `options`: see `Loop` and `Study.run`.
 
     `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, only the reward if the study has known costs, or
     `Failed`. An invalid result, or one too large to be added to the others, is told as a failed pull, whose cost counts
@@ -80,14 +69,7 @@ def run(
     released. With a `batch`, `test(pulls)` gets up to that many of one arm and returns a list with a result for each
     (`one_each`); if it fails on all of them, it is at last tried on each alone.
     """
-    if not callable(test):
-        raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
-    kind = Loop if study.settings.items is None else ItemsLoop
-    if batch is not None and (whole(batch, "batch", 1) >= MOST_PULLS or kind is Loop):
-        raise InvalidInput(f"batch is for a study with items, and less than {MOST_PULLS}, got {shown(batch)}.")
-    loop = kind(study, test, checked_workers(workers), whole(max_failures, "max_failures", 1),
-                whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event(),
-                batch)  # fmt: skip
+    loop = (Loop if study.settings.items is None else ItemsLoop)(study, test, **options)
     _runs.add(loop.mark)
     interrupts = 0
     with plainly_interrupted():
@@ -126,14 +108,11 @@ def was_killed(worker: str | None) -> bool:
         return False
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # it belongs to another user, or cannot be checked
-        return False
+    except OSError as error:  # else it belongs to another user, or cannot be checked
+        return isinstance(error, ProcessLookupError)
     return False
 
 
-@dataclass(eq=False)
 class Loop:
     """The workers of one run, and what they share.
 
@@ -141,17 +120,25 @@ class Loop:
     The threads are daemons: some tests never return.
     """
 
-    study: Study
-    test: Callable[[Any], Any]
-    workers: int
-    limit: int  # failures in a row
-    retries: int
-    caught: Caught
-    progress: Callable[[], None] | None
-    over: threading.Event
-    batch: int | None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        study: Study,
+        test: Callable[[Any], Any],
+        *,
+        workers: int = 1,
+        max_failures: int = 5,
+        progress: Callable[[], None] | None = None,
+        over: threading.Event | None = None,
+        retries: int = RETRIES,
+        catch: Any = None,
+        batch: int | None = None,
+    ) -> None:
+        if batch is not None and (whole(batch, "batch", 1) >= MOST_PULLS or study.settings.items is None):
+            raise InvalidInput(f"batch is for a study with items, and less than {MOST_PULLS}, got {shown(batch)}.")
+        self.study, self.test, self.progress, self.batch = study, test, progress, batch
+        self.over = over or threading.Event()
+        self.limit, self.retries = whole(max_failures, "max_failures", 1), whole(retries, "retries", 0)
+        self.caught = checked_catch(catch)
         self.awaiting = Awaiting()
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
@@ -163,11 +150,12 @@ class Loop:
         self.leases: dict[str, Pull] = {}  # by id, as leased last: what waits for a worker, is being tried, or is held
         self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # with items, by arm: what failed since it last succeeded
         self.failing: Counter[str] = Counter()  # without items: how often it did
+        self.guard = threading.Lock()  # of what is held
         self.errors: list[BaseException] = []
         self.ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each thread that has ended
         self.threads = [
             threading.Thread(target=self.work, args=(i,), name=f"cabai worker {i}", daemon=True)
-            for i in range(self.workers)
+            for i in range(checked_workers(workers))
         ]
 
     # What the caller's thread does.
@@ -349,10 +337,6 @@ class Loop:
 
 
 class ItemsLoop(Loop):
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.guard = threading.Lock()
-
     def wait(self) -> None:
         """Tell what failed if nothing else can be tried before that."""
         for arm in [] if self.trying else list(self.held):

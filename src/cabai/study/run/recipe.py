@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 KEYS = settings_for("file")
-STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage", "arms", "items")]
+STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage")]
 RUN = [key for key in KEYS if key not in settings_for("study") and key not in ("command", "function")]
 LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
 ENOUGH = 5  # runs of an arm, before a warning that most of them took too long
@@ -52,7 +52,6 @@ class Recipe:
     tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
     measure: Measure  # what is measured; the pull reports the rest
     shell: bool  # whether commands, each a list with one string, are for a shell
-    timeout: float
     workers: int
     max_failures: int
     retries: int
@@ -63,12 +62,11 @@ class Recipe:
     @property
     def how(self) -> dict[str, Any]:
         """By arm, what decides what its rewards and costs are."""
-        on_crash = None if self.measure.on_crash == AS_FAILED else self.measure.on_crash
-        more: dict[str, Any] = {"reward": self.measure.reward, "on_crash": on_crash, "shell": self.shell or None}
-        more = {"cost": self.measure.cost} | {key: value for key, value in more.items() if value is not None}
-        return {
-            arm: {"function" if isinstance(test, str) else "command": test, **more} for arm, test in self.tests.items()
-        }
+        measure, usual = self.measure, {"reward": None, "on_crash": AS_FAILED, "shell": False}
+        given = {"reward": measure.reward, "on_crash": measure.on_crash, "shell": self.shell}
+        more = {"cost": measure.cost} | {key: value for key, value in given.items() if value != usual[key]}
+        kinds = {arm: "function" if isinstance(test, str) else "command" for arm, test in self.tests.items()}
+        return {arm: {kinds[arm]: test, **more} for arm, test in self.tests.items()}
 
     def study(self, *, changed: bool = False) -> Study:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
@@ -120,16 +118,15 @@ class Recipe:
 
         def try_once(pulls: Any) -> Any:
             several = [pulls] if self.batch is None else pulls
-            pull, data = several[0], self.dataset
+            arm, data = several[0].arm, self.dataset
             items = [] if data is None else [data.items[data.number(each.item)] for each in several]
-            if pull.arm in functions:
-                given = items if self.batch is None else [items]
-                found = self._measured(functions[pull.arm], caught, pull.arm, *given)
+            if arm in functions:
+                found = self._measured(functions[arm], caught, arm, *(items if self.batch is None else [items]))
             else:
                 found = run_command(self, several, over, "".join(json.dumps(item) + "\n" for item in items))
             return found if self.batch is None else one_each(found, pulls)
 
-        return Watch(self, try_once, over, warn) if self.measure.reward in TIMES else try_once
+        return self._watched(try_once, over, warn) if self.measure.reward in TIMES else try_once
 
     def caught(self) -> Caught:
         """The exceptions that are named as module:name or, those of Python, by a name alone."""
@@ -144,11 +141,6 @@ class Recipe:
         if measure.cost is None and measure.reward is None:
             return awaited(function(*given))
         began, cpu = time.perf_counter(), time.thread_time()
-
-        def spent() -> dict[str, float]:
-            now = {"seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu}
-            return {name: max(value, 1e-9) for name, value in now.items()}
-
         try:
             result = function(*given)
             if iscoroutine(result) and "cpu" in (measure.cost, measure.reward):
@@ -158,51 +150,46 @@ class Recipe:
         except Exception as error:
             if not is_of_the_trial(error, caught):
                 raise
-            failed = Failed(f"{type(error).__name__}: {error}", measure.cost_of(spent()))
-            return measure.of_failure(spent(), self.timeout) or failed
-        took = spent()
-        if measure.reward is not None:
-            return measure.result("", took, self.timeout)
-        try:
-            return {"reward": read(result)["reward"], "cost": measure.cost_of(took)}
-        except InvalidInput as error:
-            return Wrong(str(error), measure.cost_of(took))
-
-
-class Watch:
-    """A test whose rewards are times, which warns, once per arm, if a run failed, or most runs reached the timeout."""
-
-    def __init__(
-        self, recipe: Recipe, test: Callable[[Pull], Any], over: threading.Event, warn: Callable[[str], None]
-    ) -> None:
-        self.recipe, self.test, self.over, self.warn = recipe, test, over, warn
-        self.runs, self.late, self.warned = Counter[str](), Counter[str](), set[tuple[str, bool]]()
-
-    def __call__(self, pull: Pull) -> Any:
-        result = self.test(pull)
-        self.see(pull.arm, result)
-        return result
-
-    def see(self, arm: str, result: Any) -> None:
-        has_failed, timeout = isinstance(result, Failed), self.recipe.timeout
-        if not has_failed:
-            self.runs[arm] += 1
-            self.late[arm] += result["reward"] >= timeout
-        is_odd = not self.over.is_set() if has_failed else ENOUGH <= self.runs[arm] < 2 * self.late[arm]
-        if not is_odd or (arm, has_failed) in self.warned:
-            return
-        self.warned.add((arm, has_failed))
+            result = Failed(f"{type(error).__name__}: {error}")
+        taken = {"seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu}
+        spent = {name: max(value, 1e-9) for name, value in taken.items()}
+        has_failed, cost = isinstance(result, Failed), measure.cost_of(spent)
+        counts = measure.told(spent, crashed=has_failed)
+        if counts is not None:
+            return counts
         if has_failed:
-            about = (
-                f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often fails can "
-                f'still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the timeout.'
-            )
-        else:
-            about = (
-                f"{self.late[arm]} of {self.runs[arm]} runs of arm {arm!r} reached the timeout of {timeout:g} seconds, "
-                "and count as that: a longer timeout would show which arm is faster."
-            )
-        self.warn(f"{self.recipe.file}: {about}")
+            return Failed(result.why, cost or result.cost)
+        try:
+            return {"reward": read(result)["reward"], "cost": cost}
+        except InvalidInput as error:
+            return Wrong(str(error), cost)
+
+    def _watched(
+        self, test: Callable[[Pull], Any], over: threading.Event, warn: Callable[[str], None]
+    ) -> Callable[[Pull], Any]:
+        """A test of times that warns, once per arm, if a run failed, or most runs reached the timeout."""
+        runs, late, warned, timeout = Counter[str](), Counter[str](), set[tuple[str, bool]](), self.measure.timeout
+
+        def watched(pull: Pull) -> Any:
+            result, arm = test(pull), pull.arm
+            has_failed = isinstance(result, Failed)
+            if not has_failed:
+                runs[arm] += 1
+                late[arm] += result["reward"] >= timeout
+            is_odd = not over.is_set() if has_failed else ENOUGH <= runs[arm] < 2 * late[arm]
+            if is_odd and (arm, has_failed) not in warned:
+                warned.add((arm, has_failed))
+                about = (
+                    f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often fails "
+                    f'can still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the timeout.'
+                ) if has_failed else (
+                    f"{late[arm]} of {runs[arm]} runs of arm {arm!r} reached the timeout of {timeout:g} seconds, and "
+                    "count as that: a longer timeout would show which arm is faster."
+                )  # fmt: skip
+                warn(f"{self.file}: {about}")
+            return result
+
+        return watched
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -222,8 +209,7 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     check_names(content, KEYS, "key")
-    KEYS["reward"].checked(content.get("reward"))
-    content = content | implied_by_reward(content)
+    content = implied_by_reward(content) | content
     own = {key: KEYS[key].checked(content.get(key, KEYS[key].default)) for key in RUN}
     for key in ("cost", "reward"):
         if own[key] == "cpu" and not hasattr(os, "wait4"):
@@ -238,58 +224,54 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
             raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
     if own["batch"] is not None and (own["cost"] or own["reward"]):
         raise InvalidInput("with a batch, 'cost' and 'reward' are not measured: the command prints them for each item.")
-    arms, tests = arms_of(content)
-    settings = {key: content[key] for key in STUDY if key in content}
-    folder = file.resolve().parent
+    content["arms"], tests = arms_of(content)
+    folder, items, catch = file.resolve().parent, content.get("items"), content.get("catch")
     if str(folder) not in sys.path:  # for functions, and for a user's own family, threshold or policy
         sys.path.insert(0, str(folder))
-    if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
-        settings["threshold"] = certified_in(folder / settings["threshold"])
-    items, dataset = content.get("items"), None
     if isinstance(items, str):
-        dataset = Dataset.of(folder / items)
+        content["items"] = Dataset.of(folder / items)
     elif isinstance(items, int) and not isinstance(items, bool):
-        dataset = Dataset.of(range(whole(items, "items", 1, MOST + 1)))
-    elif "items" in content:
+        content["items"] = Dataset.of(range(whole(items, "items", 1, MOST + 1)))
+    elif items is not None:
         raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(items)}.")
-    catch = content.get("catch")
-    names = [catch] if isinstance(catch, str) else catch
-    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
+    if isinstance(content.get("threshold"), str) and content["threshold"].endswith(".json"):
+        content["threshold"] = certified_in(folder / content["threshold"])
+    own["catch"] = [catch] if isinstance(catch, str) else catch
+    if catch is not None and (not isinstance(own["catch"], list) or not all(isinstance(each, str) for each in catch)):
         raise InvalidInput(
             f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(catch)}.'
         )
+    own["timeout"] = own["timeout"] or math.inf
     return Recipe(
         name=content.get("name", file.stem),
         storage=storage_of(content, folder),
-        settings=settings | {"arms": arms} | ({} if dataset is None else {"items": dataset}),
+        settings={key: content[key] for key in STUDY if key in content},
         file=file,
         folder=folder,
         tests=tests,
-        measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash")}),
-        dataset=dataset,
-        **own | {"timeout": own["timeout"] or math.inf, "catch": names},
+        measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash", "timeout")}),
+        dataset=content.get("items"),
+        **own,
     )
 
 
 def implied_by_reward(content: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults if the reward is measured: times are costs too, short ones are wanted, up to the timeout."""
-    if content.get("reward") == SUCCESS:
-        usual = {"cost": "seconds"} if "costs" not in content else {}
-        usual |= {"family": "bernoulli"} if "items" not in content else {}
-        return {key: value for key, value in usual.items() if key not in content}
-    if content.get("reward") not in TIMES:
-        return {}
-    if "family" not in content and "timeout" not in content:
-        raise InvalidInput(
-            "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a family: "
-            "see docs/times.md."
-        )
-    usual = {"direction": "minimize"}
-    if "costs" not in content:
-        usual["cost"] = content["reward"]
-    if "timeout" in content and content["reward"] == "seconds":
-        usual["family"] = f"bounded(low=0, high={positive(content['timeout'], 'timeout')!r})"
-    return {key: value for key, value in usual.items() if key not in content}
+    reward, usual = KEYS["reward"].checked(content.get("reward")), dict[str, Any]()
+    if reward is not None and "costs" not in content:
+        usual["cost"] = "seconds" if reward == SUCCESS else reward
+    if reward == SUCCESS and "items" not in content:
+        usual["family"] = "bernoulli"
+    elif reward in TIMES:
+        if "family" not in content and "timeout" not in content:
+            raise InvalidInput(
+                "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a "
+                "family: see docs/times.md."
+            )
+        usual["direction"] = "minimize"
+        if "timeout" in content and reward == "seconds":
+            usual["family"] = f"bounded(low=0, high={positive(content['timeout'], 'timeout')!r})"
+    return usual
 
 
 def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
@@ -339,14 +321,14 @@ def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
 
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
     """The file's storage, or the environment's, or the default; a relative SQLite file is next to the recipe."""
-    own, start = os.environ.get("CABAI_STORAGE"), "sqlite:///"
+    own = os.environ.get("CABAI_STORAGE")
     storage = content.get("storage", own or STORAGE)
     if is_served(storage):
         raise InvalidInput(
             "cabai run stores its commands with the study, and a server accepts no commands: its storage must be a "
             "database. In Python, `study.run` works over HTTP."
         )
-    is_file = isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:")
-    if not is_file or ("storage" not in content and own):
+    path = storage.removeprefix("sqlite:///") if isinstance(storage, str) else storage
+    if path in (storage, "", ":memory:") or ("storage" not in content and own):
         return storage
-    return start + os.path.join(folder, storage[len(start) :])
+    return f"sqlite:///{os.path.join(folder, path)}"
