@@ -17,6 +17,7 @@ from cabai.study.show.status import ArmStatus, Forecast, Status
 from cabai.study.state.accounts import finite_or_none
 
 AS_SET = ("direction", "delta", "max_pulls", "goal", "slack", "reserve")
+OF_ALL = ("pulls", "waiting", "discarded", "failures")  # of all arms together
 LATELY = 9  # points of the history that say how fast results come
 
 
@@ -86,30 +87,23 @@ class WholeLook(Look):
         """In or out, and why, in words."""
         state, settings, pair = self.state, self.settings, self.pairs[a]
         leader = "" if self.leader is None else self.names[self.leader]
-        if a == self.leader and self.is_decided:
-            return "the cheapest shown to be good enough: decided" if self.is_cheapest else "best: decided"
-        if self.is_excluded(a):
-            return "out: too bad to be the answer"
-        if self.names[a] in settings.dropped:
-            return "out: dropped by hand"
-        if a in self.tied:
-            return f"tied with {leader}: the same total on all items"
-        if not state.counted(a)[0]:
-            return "in: not pulled yet"
-        is_enough = pair is not None and pair[0] > pair[1]
-        if not state.unbeaten[a] and not is_enough:
-            return "out: it was beaten"
-        if a == self.leader:
-            return "leads"
-        if is_enough and settings.epsilon and state.in_play[a]:
-            return f"settled: {leader} is at most {settings.epsilon:g} worse"
-        if is_enough:
-            return f"out: {leader} beats it" if settings.decides_by_pairs else "out: it is not the best"
-        if not state.in_play[a]:
-            return "out: dropped without proof"
-        if self.may_be_best(a) is False:
-            return "in, though it is not the best"
-        return "in: closest rival" if a == self.rival and state.ended is None else "in"
+        is_enough, is_in_play = pair is not None and pair[0] > pair[1], state.in_play[a]
+        decided = "the cheapest shown to be good enough" if self.is_cheapest else "best"
+        standings = {
+            f"{decided}: decided": a == self.leader and self.is_decided,
+            "out: too bad to be the answer": self.is_excluded(a),
+            "out: dropped by hand": self.names[a] in settings.dropped,
+            f"tied with {leader}: the same total on all items": a in self.tied,
+            "in: not pulled yet": not state.counted(a)[0],
+            "out: it was beaten": not state.unbeaten[a] and not is_enough,
+            "leads": a == self.leader,
+            f"settled: {leader} is at most {settings.epsilon:g} worse": is_enough and settings.epsilon and is_in_play,
+            f"out: {leader} beats it" if settings.decides_by_pairs else "out: it is not the best": is_enough,
+            "out: dropped without proof": not is_in_play,
+            "in, though it is not the best": self.may_be_best(a) is False,
+            "in: closest rival": a == self.rival and state.ended is None,
+        }
+        return next((words for words, is_so in standings.items() if is_so), "in")
 
     def arm(self, a: int) -> ArmStatus:
         state = self.state
@@ -148,8 +142,9 @@ def status_of(state: Any, row: Row, now: float) -> Status:
     look, settings, ended, names = WholeLook(state), state.settings, state.ended, state.settings.arms
     leader, rival, known, is_accepted = look.leader, look.rival, look.known, look.why == ACCEPTED
     arms = list(map(look.arm, range(len(names))))
-    waiting, missing = sum(arm.waiting for arm in arms), [pull.number for pull in state.waited_for()]
-    waits = waiting and missing and ended is None and settings.items is None
+    together = {name: sum(getattr(arm, name) for arm in arms) for name in OF_ALL}
+    missing = [pull.number for pull in state.waited_for()]
+    waits = together["waiting"] and missing and ended is None and settings.items is None
     evidence, required = (None, None) if look.closest is None else map(finite_or_none, look.closest[1:])
     leads = None if leader is None or rival is None or look.is_cheapest else state.lead(leader, rival) or 0.0
     error = 1 - ended.reward if is_accepted else settings.error
@@ -158,14 +153,11 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         **look.listed(row),
         **{name: getattr(settings, name) for name in AS_SET},
         **state.about(),
+        **together,
         family=settings.family.address,
         epsilon=ended.cost if is_accepted else settings.epsilon,
         arms=arms,
-        pulls=sum(arm.pulls for arm in arms),
-        waiting=waiting,
         waiting_for=f"{row.token}-{min(missing)}" if waits else None,
-        discarded=sum(arm.discarded for arm in arms),
-        failures=sum(arm.failures for arm in arms),
         under_way=len(state.pulls),
         lapsed=sum(pull.expires <= now for pull in state.pulls.values()),
         late=0 if ended is None else state.told - state.told_at_stop,
