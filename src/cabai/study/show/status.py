@@ -90,13 +90,32 @@ class Status:
     """A study at one moment, from `study.status()`; print it to see a table of the arms and a sentence.
 
     >>> from cabai import create_study
-    >>> study = create_study("at one moment", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-    >>> study.tell(study.ask(), reward=1)
+    >>> about = {"arms": ["a", "b"], "family": "bernoulli", "costs": [1, 2], "max_cost": 99, "storage": "memory"}
+    >>> study = create_study("at one moment", **about)
+    >>> study.status().sentence
+    'Nothing observed yet.'
+    >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
     >>> status = study.status()
-    >>> status.leader, status.spent, status.stopped, status.decision, status.outlook
-    ('a', 1.0, False, None, 'no end in sight')
-    >>> [(arm.name, arm.pulls, arm.mean, arm.cost) for arm in status.arms]
-    [('a', 1, 1.0, 1.0), ('b', 0, None, 2.0)]
+    >>> status.leader, status.spent, status.stopped, status.decision, status.ahead, status.outlook
+    ('a', 9.0, False, None, 'ahead of b by 1', 'no decision in sight')
+    >>> status.known
+    'a is at most 0.19 worse than the best, wrong with probability at most 0.05'
+    >>> status.shown == [f"Proven: {status.known}."]
+    True
+    >>> [status.line(width) for width in (None, 30, 20)]
+    ['6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
+    >>> for row in status.rows():
+    ...     print(row)
+    ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
+    ['a', '3', '1.00', '0.20 to 1.00', '1', '3', 'leads']
+    ['b', '3', '0.00', '0.00 to 0.80', '2', '6', 'closest rival']
+    >>> [(arm["name"], arm["pulls"], arm["mean"], arm["cost"]) for arm in status.to_dict()["arms"]]
+    [('a', 3, 1.0, 1.0), ('b', 3, 0.0, 2.0)]
+    >>> found = study.run(lambda arm: arm == "a")
+    >>> found.sentence
+    'Decided: a has the largest mean, wrong with probability at most 0.05; 12 spent on 8 pulls.'
+    >>> found.statement == f"{found.decision} {found.best}, {found.promise}"
+    True
     """
 
     name: str
@@ -161,15 +180,7 @@ class Status:
 
     @property
     def best(self) -> str:
-        """What the decision claims about the arm, in words.
-
-        >>> from cabai import create_study
-        >>> about = {"arms": ["a", "b"], "family": "bernoulli", "storage": "memory"}
-        >>> create_study("best", **about).status().best
-        'has the largest mean'
-        >>> create_study("good enough", epsilon=0.1, direction="minimize", **about).status().best
-        'has a mean within 0.1 of the smallest mean'
-        """
+        """What the decision claims about the arm, in words."""
         epsilon = words.rounded_up(self.epsilon) if self.reason == ACCEPTED else f"{self.epsilon:g}"
         if self.items is None:
             wanted = "largest" if self.direction == "maximize" else "smallest"
@@ -197,12 +208,7 @@ class Status:
 
     @property
     def promise(self) -> str:
-        """How sure the decision is, in words.
-
-        >>> from cabai import create_study
-        >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
-        'wrong with probability at most 0.05'
-        """
+        """How sure the decision is, in words."""
         if self.items is not None and self.stopped and self.confidence == 1:
             return "known exactly, since everything was evaluated"
         if self.proven:
@@ -216,26 +222,12 @@ class Status:
 
     @property
     def statement(self) -> str | None:
-        """What has been decided, in words; None if nothing has.
-
-        >>> from cabai import create_study
-        >>> study = create_study("statement", arms=["a", "b"], items=100, costs=[1, 2], storage="memory")
-        >>> study.run(lambda arm, item: arm == "b").statement
-        'b has the highest mean of these two on these 100 items, wrong with probability at most 0.05'
-        """
+        """What has been decided, in words; None if nothing has."""
         return None if self.decision is None else f"{self.decision} {self.best}, {self.promise}"
 
     @property
     def sentence(self) -> str:
-        """How the study stands, in a sentence or two.
-
-        >>> from cabai import create_study
-        >>> study = create_study("sentence", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> study.status().sentence
-        'Nothing observed yet.'
-        >>> study.run(lambda arm: 1 if arm == "b" else 0).sentence
-        'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
-        """
+        """How the study stands, in a sentence or two."""
         spent = f"{words.money(self.spent)} spent"
         if self.decision is not None:
             number = self.pulls + self.waiting + self.discarded + self.failures
@@ -275,15 +267,7 @@ class Status:
         return f"{what}. {spent}."
 
     def line(self, width: int | None = None) -> str:
-        """How it stands in one line, for a terminal of that width: cut from the right, and never the money.
-
-        >>> from cabai import create_study
-        >>> about = {"arms": ["a", "b"], "family": "bernoulli", "costs": [1, 2], "storage": "memory"}
-        >>> study = create_study("line", max_cost=99, **about)
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> [study.status().line(width) for width in (None, 30, 20)]
-        ['6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
-        """
+        """How it stands in one line, for a terminal of that width: cut from the right, and never the money."""
         scores = f"{self.pulls:,} of {(self.items or 0) * len(self.arms):,} scores"
         budget = "" if self.max_cost is None else f" of {words.money(self.max_cost)}"
         found = [f"{self.pulls:,} pulls" if self.items is None else scores, f"{words.money(self.spent)}{budget} spent"]
@@ -316,14 +300,7 @@ class Status:
 
     @property
     def ahead(self) -> str:
-        """By how much the leader leads, in words; the first number is observed, the second is proven.
-
-        >>> from cabai import create_study
-        >>> study = create_study("ahead", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> study.status().ahead
-        'ahead of b by 1'
-        """
+        """By how much the leader leads, in words; the first number is observed, the second is proven."""
         if self.rival is None or self.lead is None or self.lead < 0:  # a race's leader may be behind on common items
             return ""
         if self.lead == 0:
@@ -344,14 +321,7 @@ class Status:
 
     @property
     def known(self) -> str | None:
-        """What is proven without a decision, in words: which arms may be the best, and how far the leader is from it.
-
-        >>> from cabai import create_study
-        >>> study = create_study("known", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> study.status().known
-        'a is at most 0.19 worse than the best, wrong with probability at most 0.05'
-        """
+        """What is proven without a decision, in words: which arms may be the best, and how far the leader is from it."""
         found, possible = [], [arm.name for arm in self.arms if arm.may_be_best]
         if possible and len(possible) < len(self.arms):
             best = f"one of {len(possible)} arms" if len(possible) > 6 else words.either(possible)
@@ -367,12 +337,7 @@ class Status:
 
     @property
     def shown(self) -> list[str]:
-        """What else is proven, in sentences.
-
-        >>> from cabai import create_study
-        >>> create_study("new", arms=["a", "b"], family="bernoulli", storage="memory").status().shown
-        []
-        """
+        """What else is proven, in sentences."""
         known = self.known
         if not self.stopped:
             return [] if known is None else [f"Proven: {known}."]
@@ -385,27 +350,11 @@ class Status:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as a dictionary that JSON can hold: no NaN, no infinities.
-
-        >>> from cabai import create_study
-        >>> found = create_study("to_dict", arms=["a", "b"], family="bernoulli", storage="memory").status().to_dict()
-        >>> found["pulls"], found["decision"], found["arms"][0]["name"]
-        (0, None, 'a')
-        """
+        """The status as a dictionary that JSON can hold: no NaN, no infinities."""
         return asdict(self)
 
     def rows(self) -> list[list[str]]:
-        """The arms as rows of a table, with a heading.
-
-        >>> from cabai import create_study
-        >>> study = create_study("rows", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> study.tell(study.ask(), reward=1)
-        >>> for row in study.status().rows():
-        ...     print(row)
-        ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
-        ['a', '1', '1.00', '0.01 to 1.00', '1', '1', 'leads']
-        ['b', '0', '', '', '2', '0', '']
-        """
+        """The arms as rows of a table, with a heading."""
         count, interval = "pulls" if self.items is None else "items", f"{1 - self.delta:.4g} interval"
         found = [["arm", count, "mean", interval, "mean cost", "spent", ""]]
         for arm in self.arms:
