@@ -237,13 +237,17 @@ class Status:
                 paid += f", {share} of the {words.rough(self.full_cost, 3)} that evaluating everything costs"
             return f"{'Accepted' if self.reason == ACCEPTED else 'Decided'}: {self.statement}; {paid}."
         if self.stopped:
+            certified = f"at {self.certified_pulls or 0:,} pulls, where the certificate of its threshold ends"
+            most = words.money(self.max_cost if self.reason == "max_cost" else self.max_pulls)
+            ends = {"by hand": "by hand", "certificate": certified}
+            limit = ends.get(self.reason or "", f"at {self.reason} = {most}")
             if self.leader is None:
-                return f"Stopped {self._limit} before any reward; no decision."
+                return f"Stopped {limit} before any reward; no decision."
             known = self.known or f"{self.leader} leads, but nothing is proven"
             if self.goal == CHEAPEST:
                 known = f"{self.leader} is the likely answer; {self.known or 'nothing is proven'}"
             word = "Proven" if self.within == 0 and self.goal != CHEAPEST else "Undecided"
-            return f"{word}: {known}. Stopped {self._limit}; {spent}."
+            return f"{word}: {known}. Stopped {limit}; {spent}."
         if self.leader is None and not self.waiting and not self.failures:
             return "Nothing observed yet."
         if self.leader is None and self.waiting:
@@ -256,14 +260,16 @@ class Status:
             what = f"{self.leader} leads so far; it is too early to tell more"
             if self.items and self.at_most is not None:
                 spent += f", at most about {words.rough(self.at_most, 3)} more"
-        elif self.claim is not None:
-            what, spent = f"{self.leader} is the likely answer. Still to show: {self.claim}", self._paid
-        elif self.looks_tied:
+        elif self.looks_tied and self.claim is None:
             what = f"{self.outlook.capitalize()}: {self.leader} and {self.rival} are perhaps tied"
             if self.within is not None:
                 spent += f"; epsilon = {words.rounded_up(self.within)} would end it now"
         else:
-            what, spent = f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}", self._paid
+            limit = "budget" if self.max_pulls is None and self.certified_pulls is None else "limit"
+            spent = f"{words.percent(self.progress)} done: {spent}{self.forecast.said(limit)}"
+            what = f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}"
+            if self.claim is not None:
+                what = f"{self.leader} is the likely answer. Still to show: {self.claim}"
         return f"{what}. {spent}."
 
     def line(self, width: int | None = None) -> str:
@@ -290,15 +296,6 @@ class Status:
         return f"no {'end' if all(limit is None for limit in limits) else 'decision'} in sight"
 
     @property
-    def _limit(self) -> str:
-        """Where the study stopped without a decision."""
-        if self.reason == "by hand":
-            return "by hand"
-        if self.reason == "certificate":
-            return f"at {self.certified_pulls:,} pulls, where the certificate of its threshold ends"
-        return f"at {self.reason} = {words.money(self.max_cost if self.reason == 'max_cost' else self.max_pulls)}"
-
-    @property
     def ahead(self) -> str:
         """By how much the leader leads, in words; the first number is observed, the second is proven."""
         if self.rival is None or self.lead is None or self.lead < 0:  # a race's leader may be behind on common items
@@ -311,17 +308,8 @@ class Status:
         return f"ahead of {self.rival} by {much}, at most {words.rounded_up(self.lead_at_most)}"
 
     @property
-    def _paid(self) -> str:
-        """How far it has come, what was spent, and what is left."""
-        if self.forecast is None:
-            ahead = ""
-        else:
-            ahead = self.forecast.said("budget" if self.max_pulls is None and self.certified_pulls is None else "limit")
-        return f"{words.percent(self.progress)} done: {words.money(self.spent)} spent{ahead}"
-
-    @property
     def known(self) -> str | None:
-        """What is proven without a decision, in words: which arms may be the best, and how far the leader is from it."""
+        """What is proven without a decision, in words: which arms may be the best, and how close the leader is."""
         found, possible = [], [arm.name for arm in self.arms if arm.may_be_best]
         if possible and len(possible) < len(self.arms):
             best = f"one of {len(possible)} arms" if len(possible) > 6 else words.either(possible)
