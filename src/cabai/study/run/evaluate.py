@@ -15,7 +15,7 @@ from cabai.datasets.dataset import Dataset, changed_items
 from cabai.datasets.race import PAIRED
 from cabai.errors import RunFailed, StorageError
 from cabai.families import Family
-from cabai.settings import RETRIES, STORAGE, WORST
+from cabai.settings import RETRIES, STORAGE, WORST, settings_for
 from cabai.study.create import described, load_study, open_study
 from cabai.study.items import Items
 from cabai.study.run.loop import Failed, one_each, paid_in, run
@@ -121,12 +121,11 @@ def evaluate(
     a dictionary with an "id" is known by it, any other by its position.
 
     With `batch=32`, `test(arm, items)` gets up to 32 items of one arm at a time, and returns a list with a result for
-    each, or a dictionary by their ids: for local models, judges that grade many answers at once, other tools. At most
-    one batch of each arm is under way, so the last batches are all that may be paid for nothing.
+    each, or a dictionary by their ids. At most one batch of each arm is under way, so the last batches are all that may
+    be paid for nothing.
 
     With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
-    "is the small model within two points of the best?" `running_costs` is what arms cost to run (default: what
-    evaluations cost).
+    `running_costs` is what arms cost to run (default: what evaluations cost).
 
     With a `name` (and a `storage`, by default sqlite:///cabai.db), every result is stored at once: kill it, call it
     again, and it continues, also past a `max_cost` that you raised. `reuse` takes the scores of an earlier evaluation
@@ -153,23 +152,18 @@ def evaluate(
     >>> found.spent, found.full_cost
     (46.0, 400.0)
     """
+    given = dict(locals())
     if not callable(test):
         raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
-    dataset = Dataset.of(items)
-    study = open_evaluation(
-        name, storage, reuse, join, items=dataset, arms=arms, family=family, delta=delta, epsilon=epsilon, goal=goal,
-        slack=slack, running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, finish=finish,
-        seed=seed, failed=failed, max_cost=max_cost, race=race, lease=LEASE,
-    )  # fmt: skip
-
-    def item_of(pull: Pull) -> Any:
-        return dataset.items[dataset.number(pull.item)]
+    settings = {each: given[each] for each in settings_for("study") if each in given}
+    dataset = settings["items"] = Dataset.of(items)
+    study = open_evaluation(reuse=reuse, join=join, lease=LEASE, **settings)
 
     def try_once(pulls: Any) -> Any:
-        if batch is None:
-            return read(pulls, awaited(test(pulls.arm, item_of(pulls))))
-        found = one_each(awaited(test(pulls[0].arm, list(map(item_of, pulls)))), pulls)
-        return list(map(read, pulls, found))
+        several = [pulls] if batch is None else pulls
+        rows = [dataset.items[dataset.number(pull.item)] for pull in several]
+        found = awaited(test(several[0].arm, rows[0] if batch is None else rows))
+        return read(pulls, found) if batch is None else list(map(read, pulls, one_each(found, pulls)))
 
     def read(pull: Pull, result: Any) -> Any:
         if isinstance(result, Mapping) and "score" in result:
