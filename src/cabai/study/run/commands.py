@@ -68,9 +68,8 @@ def run_command(recipe: Recipe, pulls: Sequence[Pull], over: threading.Event, gi
 
     {arm} and {pull} in the command stand for the arm's name and the pull's id, {item} for the item's if there is one;
     the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. `given` is its
-    standard input. The reward and the cost are in the output, or the seconds or CPU seconds it took. The command is
-    killed after `timeout` seconds, or when `over` is set; where its seconds are the reward, `timeout` is it then: to
-    leave out what takes long would make slow arms look fast. Where success is the reward, 1 is an exit code of 0.
+    standard input. It is killed after `timeout` seconds, or when `over` is set; where its seconds are the reward,
+    `timeout` is it then: to leave out what takes long would make slow arms look fast.
 
     For a batch of several items, the result is a list, read from as many last lines; {item} has no meaning then.
     """
@@ -100,16 +99,14 @@ def run_command(recipe: Recipe, pulls: Sequence[Pull], over: threading.Event, gi
         if isinstance(words, str) and not ended.cut_short and ended.code in CANNOT_START:
             raise cannot_start(pull, words, last_line(err) or CANNOT_START[ended.code])
         is_late, has_failed = ended.cut_short == TIMED_OUT, bool(ended.cut_short) or ended.code != 0
-        if is_late or not ended.cut_short:
-            counts = measure.told(spent, crashed=has_failed, late=is_late)
-            if counts is not None:
-                return counts
-        if not has_failed:
-            if batch is None:
-                return read_result(last_line(out), measure.cost_of(spent))
+        counts = measure.told(spent, crashed=has_failed, late=is_late) if is_late or not ended.cut_short else None
+        if counts is not None:
+            return counts
+        if not has_failed and batch is not None:
             return [read_result(line, None) for line in last_lines(out, batch)]
-        why, said = ended.cut_short or f"exit code {ended.code}", last_line(err)
-        why = f"{why}: {said}" if said else why
+        if not has_failed:
+            return read_result(last_line(out), measure.cost_of(spent))
+        why = ": ".join(filter(None, [ended.cut_short or f"exit code {ended.code}", last_line(err)]))
         if batch is not None:
             return [Failed(why)] * batch
         result = {} if measure.reward else read_result(last_line(out), None)
@@ -128,32 +125,30 @@ class Ended(NamedTuple):
     code: int
     at: float  # when, by time.perf_counter
     cpu: float
-    cut_short: str  # why it was killed, if it was
+    cut_short: str = ""  # why it was killed, if it was
 
 
 def wait_for(process: subprocess.Popen[bytes], deadline: float, over: threading.Event) -> Ended:
     """Wait until a command ends; it is killed at the deadline, and when `over` is set."""
-    found: queue.SimpleQueue[tuple[int, float, float]] = queue.SimpleQueue()
+    found: queue.SimpleQueue[Ended] = queue.SimpleQueue()
     threading.Thread(target=lambda: found.put(reaped(process)), name="cabai waits", daemon=True).start()
     cut_short = ""
     while True:
         left = LONGEST_WAIT if cut_short else max(min(LONGEST_WAIT, deadline - time.perf_counter()), 0.0)
         with suppress(queue.Empty):
-            code, at, cpu = found.get(timeout=left)
-            return Ended(code, at, cpu, cut_short)
+            return found.get(timeout=left)._replace(cut_short=cut_short)
         if not cut_short and (over.is_set() or time.perf_counter() > deadline):
             cut_short = "stopped" if over.is_set() else TIMED_OUT
             kill(process)
 
 
-def reaped(process: subprocess.Popen[bytes]) -> tuple[int, float, float]:
-    """Wait for a command without delay; returns its exit code, when it ended, and its CPU seconds."""
+def reaped(process: subprocess.Popen[bytes]) -> Ended:
+    """Wait for a command without delay."""
     if not hasattr(os, "wait4"):  # Windows
-        return process.wait(), time.perf_counter(), 0.0
+        return Ended(process.wait(), time.perf_counter(), 0.0)
     _, status, usage = os.wait4(process.pid, 0)
-    at = time.perf_counter()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, at, usage.ru_utime + usage.ru_stime
+    at, process.returncode = time.perf_counter(), os.waitstatus_to_exitcode(status)
+    return Ended(process.returncode, at, usage.ru_utime + usage.ru_stime)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
