@@ -153,13 +153,10 @@ def whole_log(study: StoredStudy) -> Iterator[str]:
         "token": row.token,
         "created": row.created,
     }
-    yield line_of(about | {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)})
+    about |= {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)}
+    yield json.dumps(about) + "\n"
     for event in study._log(end.place):
-        yield line_of({name: value for name, value in event._asdict().items() if value is not None})
-
-
-def line_of(values: dict[str, Any]) -> str:
-    return json.dumps(values) + "\n"
+        yield json.dumps({name: value for name, value in event._asdict().items() if value is not None}) + "\n"
 
 
 def lines(

@@ -71,19 +71,12 @@ class WholeLook(Look):
         self.tied = tied_with(state, leader) if settings.items is not None and leader is not None else []
         rival = None if self.is_cheapest else self.rival
         self.known = known_of(state, leader, rival, decided=self.why == EVIDENCE)
-        better = None if self.known is None else self.known.better
-        self.better = None if better is None else closed(better)
+        self.better = None if self.known.better is None else closed(self.known.better)
         self.ranks = None if self.better is None else ranks(self.better)
         self.costs = state.paid_costs()
         # What arms cost to run; once the study has stopped, what they cost then: the decision is based on that.
         running = state.running_costs if self.is_cheapest else ()
         self.running_costs = state.costs_at_stop or list(map(finite_or_none, running))
-
-    def may_be_best(self, a: int) -> bool | None:
-        return None if self.known is None else bool(self.known.may_be_best[a])
-
-    def is_excluded(self, a: int) -> bool:
-        return self.is_cheapest and bool(self.state.is_excluded(a))
 
     def share(self, a: int) -> float | None:
         """The evidence of the leader over an arm, as a share of what is required of it."""
@@ -95,7 +88,7 @@ class WholeLook(Look):
         evidence, required = pair
         return min(max(evidence / required, 0.0), 1.0) if math.isfinite(required) and required > 0 else None
 
-    def standing(self, a: int) -> str:
+    def standing(self, a: int, pulls: int, may_be_best: bool | None, excluded: bool) -> str:
         """In or out, and why, in words."""
         state, settings, pair = self.state, self.settings, self.pairs[a]
         leader = "" if self.leader is None else self.names[self.leader]
@@ -103,16 +96,16 @@ class WholeLook(Look):
         decided = "the cheapest shown to be good enough" if self.is_cheapest else "best"
         standings = {
             f"{decided}: decided": a == self.leader and self.is_decided,
-            "out: too bad to be the answer": self.is_excluded(a),
+            "out: too bad to be the answer": excluded,
             "out: dropped by hand": self.names[a] in settings.dropped,
             f"tied with {leader}: the same total on all items": a in self.tied,
-            "in: not pulled yet": not state.counted(a)[0],
+            "in: not pulled yet": pulls == 0,
             "out: it was beaten": not state.unbeaten[a] and not is_enough,
             "leads": a == self.leader,
             f"settled: {leader} is at most {settings.epsilon:g} worse": is_enough and settings.epsilon and is_in_play,
             f"out: {leader} beats it" if settings.decides_by_pairs else "out: it is not the best": is_enough,
             "out: dropped without proof": not is_in_play,
-            "in, though it is not the best": self.may_be_best(a) is False,
+            "in, though it is not the best": may_be_best is False,
             "in: closest rival": a == self.rival and state.ended is None,
         }
         return next((words for words, is_so in standings.items() if is_so), "in")
@@ -123,6 +116,8 @@ class WholeLook(Look):
         pulls, waiting, mean = state.counted(a)
         low, high = state.interval(a)
         behind = None if self.leader is None or a == self.leader else state.lead(self.leader, a)
+        may_be_best = None if self.known.may_be_best is None else bool(self.known.may_be_best[a])
+        excluded = self.is_cheapest and bool(state.is_excluded(a))
         return ArmStatus(
             name=self.names[a],
             pulls=pulls,
@@ -138,21 +133,21 @@ class WholeLook(Look):
             cost=finite_or_none(self.costs[a]),
             spent=float(state.spent[a]),
             in_play=bool(state.in_play[a]),
-            standing=self.standing(a),
+            standing=self.standing(a, pulls, may_be_best, excluded),
             share=self.share(a),
             behind=None if behind is None else finite_or_none(behind),
-            may_be_best=self.may_be_best(a),
+            may_be_best=may_be_best,
             ranks=None if self.ranks is None else self.ranks[a],
             better_than=None if self.better is None else [self.names[b] for b in self.better[a].nonzero()[0]],
             running_cost=self.running_costs[a] if self.is_cheapest else None,
-            excluded=self.is_excluded(a),
+            excluded=excluded,
         )
 
 
 def status_of(state: Any, row: Row, now: float) -> Status:
     """The status of a study at this time."""
     look, settings, ended, names = WholeLook(state), state.settings, state.ended, state.settings.arms
-    leader, rival, known, is_accepted = look.leader, look.rival, look.known, look.why == ACCEPTED
+    leader, rival, is_accepted = look.leader, look.rival, look.why == ACCEPTED
     arms = list(map(look.arm, range(len(names))))
     together = {name: sum(getattr(arm, name) for arm in arms) for name in OF_ALL}
     missing = [pull.number for pull in state.waited_for()]
@@ -181,11 +176,11 @@ def status_of(state: Any, row: Row, now: float) -> Status:
         confidence=ended.reward if ended is not None else state.confidence() if state.shows else None,
         reason=look.why,
         warnings=warnings.all_of(state),
-        within=None if known is None else known.within,
+        within=look.known.within,
         at_most=state.at_most() if ended is None else 0.0,
         forecast=None if look.remaining is None else forecast_of(state, look.remaining),
         lead=None if leads is None else finite_or_none(leads),
-        lead_at_most=None if known is None else known.lead,
+        lead_at_most=look.known.lead,
         equal_cost=equal_cost(state, leader) if is_equal_shown else None,
         claim=None if look.closest is None else state.claim(),
         imported=settings.elsewhere,
