@@ -26,8 +26,8 @@ LOG = "jsonl"  # the ending of the file of a whole log
 FORMULA = tuple("=+-@\t\r\n")
 SMALL = 2**20  # bytes; larger files are kept on disk
 FIRST, LATER = ["pull", "arm"], ["reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
-AS_STORED = ("reward", "cost", "worker", "request")  # fields of an event
 OF_A_STOP = {"reward": "confidence", "cost": "epsilon"}  # what its fields mean
+WORDS = {log.STOP: "reason", log.AMEND: "changes", log.COUNTS: "counts"}  # what the words of other events mean
 OF_AN_ITEM = [*FIRST, "item", *LATER]
 OBSERVATION = [*FIRST, *LATER, "pulls", "period", "origin"]
 
@@ -67,20 +67,18 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
             for pull in pulls.values():
                 pull.withdrawn = pull.withdrawn or arms[pull.arm] in dropped
         elif event.kind in log.RESULTS:
-            handed, is_sum = pulls.pop(number, None), event.kind == log.COUNTS
+            is_sum = event.kind == log.COUNTS
             is_imported = items is None and event.kind in (log.COUNTS, log.IMPORT)
             told = json.loads(event.words or "") if is_sum else [(event.arm, 1, event.reward, event.cost)]
-            offers = int(is_sum and event.worker is None) if handed is None else handed.offers
+            offers = int(is_sum and event.worker is None)  # of what nobody asked for
+            lease = pulls.pop(number, None) or Lease(number, 0, None, event.time, 0.0, offers=offers)
             for i, (a, many, reward, cost) in enumerate(told):
+                has_score = reward is not None or end.settings.failed_score is not None
+                in_order = number <= end.through and not lease.withdrawn
+                counted = has_score and (in_order if items is None else (a, event.item) not in seen)
                 if is_sum:
                     counted = ended is None and arms[a] not in dropped
-                elif items is None:
-                    in_order = number <= end.through and not (handed is not None and handed.withdrawn)
-                    counted = reward is not None and in_order
-                else:
-                    has_score = reward is not None or end.settings.failed_score is not None
-                    counted = has_score and (a, event.item) not in seen
-                    seen.add((a, event.item))
+                seen.add((a, event.item))
                 found = {
                     "pull": f"{row.token}-{number + i}",
                     "arm": arms[a],
@@ -88,10 +86,10 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
                     "reward": reward,
                     "cost": cost,
                     "failed": None if is_sum else event.words,
-                    "asked": event.time if handed is None else handed.asked,
+                    "asked": lease.asked,
                     "told": event.time,
                     "worker": None if is_imported else event.worker,
-                    "offers": offers,
+                    "offers": lease.offers,
                     "counted": counted and not late,
                     "late": late,
                     "pulls": many,
@@ -103,20 +101,20 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
 
 def shown_event(event: Event, settings: Settings, row: Row) -> dict[str, Any]:
     """One event of the log: what happened, when, and who did it; only the fields that it has."""
-    names = {name: OF_A_STOP.get(name, name) if event.kind == log.STOP else name for name in AS_STORED}
+    words: Any = None if event.kind == log.ASK else event.words  # there it is what a policy remembers
+    if event.kind in (log.AMEND, log.COUNTS):
+        words = json.loads(words or "")
+    if event.kind == log.COUNTS:
+        words = {settings.arms[a]: sums for a, *sums in words}
+    names = OF_A_STOP if event.kind == log.STOP else {}
     found = {
         "place": event.place, "kind": event.kind, "time": event.time,
         "pull": None if event.pull is None else f"{row.token}-{event.pull}",
         "arm": None if event.arm is None else settings.arms[event.arm],
         "item": None if event.item is None or settings.items is None else settings.items.id(event.item),
-        **{name: getattr(event, field) for field, name in names.items()},
+        **{names.get(field, field): getattr(event, field) for field in ("reward", "cost", "worker", "request")},
+        WORDS.get(event.kind, "failed"): words,
     }  # fmt: skip
-    if event.kind in (log.AMEND, log.COUNTS):
-        found |= {"changes" if event.kind == log.AMEND else "counts": json.loads(event.words or "")}
-    elif event.kind != log.ASK:  # there it is what a policy remembers
-        found["reason" if event.kind == log.STOP else "failed"] = event.words
-    if "counts" in found:
-        found["counts"] = {settings.arms[a]: [pulls, reward, cost] for a, pulls, reward, cost in found["counts"]}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -146,14 +144,12 @@ def whole_log(study: StoredStudy) -> Iterator[str]:
     """A study whole, a line at a time: its recipe, and then its events, for `cabai.import_study`."""
     end, row = study._read("end"), study._row
     [(tests,)] = study._storage.fetch(tables.TESTS, (row.id,))
-    about = {
-        "cabai": __version__,
-        "format": tables.FORMAT,
-        "name": row.name,
-        "token": row.token,
+    about: dict[str, Any] = {"cabai": __version__, "format": tables.FORMAT, "name": row.name, "token": row.token}
+    about |= {
         "created": row.created,
+        "recipe": json.loads(row.recipe),
+        "tests": None if tests is None else json.loads(tests),
     }
-    about |= {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)}
     yield json.dumps(about) + "\n"
     for event in study._log(end.place):
         yield json.dumps({name: value for name, value in event._asdict().items() if value is not None}) + "\n"
