@@ -74,9 +74,8 @@ class Evaluation:
         """The scores as a DataFrame: one row per item, one column per arm (extra `frames`)."""
         items = self.study.settings.items
         assert items is not None
-        ids = [items.id(i) for i in range(items.count)]
-        frame: pd.DataFrame = optional("pandas").DataFrame(self.scores, index=ids, columns=list(self.scores))
-        return frame
+        ids, pandas = list(items.numbers), optional("pandas")
+        return pandas.DataFrame(self.scores, index=ids, columns=list(self.scores))  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return str(self.status)

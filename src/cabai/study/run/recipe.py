@@ -57,7 +57,6 @@ class Recipe:
     retries: int
     batch: int | None  # how many items of one arm are tested at a time; None: one, without a list around it
     catch: list[str] | None  # names of exceptions that count as failed trials, for functions; None: the default ones
-    dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
     @property
     def how(self) -> dict[str, Any]:
@@ -118,7 +117,7 @@ class Recipe:
 
         def try_once(pulls: Any) -> Any:
             several = [pulls] if self.batch is None else pulls
-            arm, data = several[0].arm, self.dataset
+            arm, data = several[0].arm, self.settings.get("items")
             items = [] if data is None else [data.items[data.number(each.item)] for each in several]
             if arm in functions:
                 found = self._measured(functions[arm], caught, arm, *(items if self.batch is None else [items]))
@@ -180,12 +179,15 @@ class Recipe:
             if is_odd and (arm, has_failed) not in warned:
                 warned.add((arm, has_failed))
                 about = (
-                    f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often fails "
-                    f'can still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the timeout.'
-                ) if has_failed else (
                     f"{late[arm]} of {runs[arm]} runs of arm {arm!r} reached the timeout of {timeout:g} seconds, and "
                     "count as that: a longer timeout would show which arm is faster."
-                )  # fmt: skip
+                )
+                if has_failed:
+                    about = (
+                        f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often "
+                        f'fails can still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the '
+                        "timeout."
+                    )
                 warn(f"{self.file}: {about}")
             return result
 
@@ -250,7 +252,6 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
         folder=folder,
         tests=tests,
         measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash", "timeout")}),
-        dataset=content.get("items"),
         **own,
     )
 
