@@ -75,7 +75,7 @@ class Evaluation:
         items = self.study.settings.items
         assert items is not None
         ids, pandas = list(items.numbers), optional("pandas")
-        return pandas.DataFrame(self.scores, index=ids, columns=list(self.scores))  # type: ignore[no-any-return]
+        return pandas.DataFrame(self.scores, index=ids, columns=list(self.scores))
 
     def __str__(self) -> str:
         return str(self.status)

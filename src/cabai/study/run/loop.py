@@ -59,10 +59,9 @@ def run(study: Study, test: Callable[[Any], Any], **options: Any) -> Status:
     """Ask, `test`, tell, in threads, until the study stops; returns its status. `options`: see `Loop` and `Study.run`.
 
     `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, only the reward if the study has known costs, or
-    `Failed`. An invalid result, or one too large to be added to the others, is told as a failed pull, whose cost counts
-    if it is valid and can be added, and ends the run with `RunFailed`. `over` is set when the run should end, for tests
-    that can be cut short. `progress` is called after each test. Pulls that a run on this machine had under way when it
-    was killed have lapsed.
+    `Failed`. An invalid result, or one too large to be added to the others, is told as a failed pull, and ends the run.
+    `over` is set when the run should end, for tests that can be cut short. `progress` is called after each test. Pulls
+    that a run on this machine had under way when it was killed have lapsed.
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
     same arm has succeeded on another item: an arm that fails on all of them has no score on any, and its pulls are

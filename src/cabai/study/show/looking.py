@@ -43,20 +43,16 @@ class Look:
 
     def listed(self, row: Row) -> dict[str, Any]:
         """What a list shows of a study: of its status, what takes no tests in addition to the study's own."""
-        state, leader = self.state, None if self.leader is None else self.names[self.leader]
+        state, remaining, leader = self.state, self.remaining, None if self.leader is None else self.names[self.leader]
+        progress = 0.0 if state.shows and not self.settings.spends_budget else None
+        if state.ended is not None or remaining is not None:
+            progress = 1.0 if remaining is None else state.progress(remaining)
         return {
             "name": row.name, "created": row.created, "stopped": state.ended is not None,
-            "decision": leader if self.is_decided else None, "leader": leader, "progress": self.progress(),
-            "looks_tied": self.remaining is not None and self.remaining.looks_tied, "spent": state.bill,
+            "decision": leader if self.is_decided else None, "leader": leader, "progress": progress,
+            "looks_tied": remaining is not None and remaining.looks_tied, "spent": state.bill,
             "max_cost": self.settings.max_cost, "last_result": state.last_result,
         }  # fmt: skip
-
-    def progress(self) -> float | None:
-        if self.remaining is not None:
-            return self.state.progress(self.remaining)  # type: ignore[no-any-return]
-        if self.state.ended is not None:
-            return 1.0
-        return 0.0 if self.state.shows and not self.settings.spends_budget else None
 
 
 class WholeLook(Look):
