@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import cabai
-from cabai.study.run.commands import checked_for_a_shell, quoted
-from cabai.study.run.recipe import read_recipe
+from cabai.study.run.recipe import checked_for_a_shell, quoted, read_recipe
 from shell import here
 
 SLEEP = 'command = "sleep 0.0{arm}"\narms = ["1", "5"]\n'
@@ -45,7 +44,7 @@ def test_the_time_is_taken_when_a_command_ends_not_when_somebody_looks(tmp_path,
             time.sleep(1)
             return super().get(*args, **options)
 
-    monkeypatch.setattr("cabai.study.run.commands.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
+    monkeypatch.setattr("cabai.study.run.recipe.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
     run(tmp_path, f'reward = "seconds"\ntimeout = 5\nmax_pulls = 4\npolicy = "uniform"\n{SLEEP}')
     for arm, least in (("1", 0.01), ("5", 0.05)):
         assert least <= min(each["reward"] for each in observed(tmp_path) if each["arm"] == arm) < 1

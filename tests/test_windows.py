@@ -16,7 +16,7 @@ import pytest
 
 import cabai
 from cabai.cli.main import system_error
-from cabai.study.run import commands, loop
+from cabai.study.run import loop, recipe
 
 ELSEWHERE = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "posix", "syslog"}  # modules of Unix alone
 
@@ -79,11 +79,11 @@ def test_a_command_is_waited_for_and_killed_without_wait4_and_killpg(monkeypatch
     for name in ("wait4", "killpg"):
         monkeypatch.delattr(os, name)
     process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
-    ended = commands.wait_for(process, time.perf_counter() + 60, threading.Event())
+    ended = recipe.wait_for(process, time.perf_counter() + 60, threading.Event())
     assert (ended.code, ended.cpu, ended.cut_short) == (7, 0.0, "")
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    ended = commands.wait_for(process, time.perf_counter() + 0.2, threading.Event())
-    assert ended.cut_short == commands.TIMED_OUT
+    ended = recipe.wait_for(process, time.perf_counter() + 0.2, threading.Event())
+    assert ended.cut_short == recipe.TIMED_OUT
     assert process.returncode not in (0, None)
 
 
@@ -98,7 +98,7 @@ def test_nobody_is_sent_a_signal_to_learn_whether_he_lives(monkeypatch):
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a signal was sent"))
     assert not loop.was_killed(worker)
     with pytest.raises(cabai.InvalidInput, match="shell = true needs a POSIX shell"):
-        commands.checked_for_a_shell("echo {arm}")
+        recipe.checked_for_a_shell("echo {arm}")
     monkeypatch.setattr(os, "name", "posix")
     monkeypatch.setattr(errno, "errorcode", {28: "ENOSPC"})
     assert system_error(OSError(28, "No space left")).startswith("cannot write to standard output: No space left")
