@@ -85,6 +85,15 @@ def test_functions_are_timed_crash_and_succeed_as_commands_do(tmp_path):
         assert [each["reward"] if each["reward"] in (0, 1, 7) else None for each in observed(tmp_path)] == rewards
 
 
+@pytest.mark.parametrize("measured", ["cost", "reward"])
+def test_a_function_that_is_timed_may_say_that_its_trial_failed(tmp_path, measured):
+    (tmp_path / "failed_functions.py").write_text("import cabai\ndef test(arm):\n    return cabai.Failed('odd', 5)\n")
+    text = f'function = "failed_functions:test"\nfamily = "bernoulli"\n{measured} = "seconds"\ncosts = [1, 2]\n'
+    assert "arm 'a' failed with: odd." in run(tmp_path, f'{text}max_failures = 1\narms = ["a", "b"]\n').stderr
+    [found] = observed(tmp_path)
+    assert (found["failed"], found["cost"] < 1) == ("odd", measured == "cost")
+
+
 CRASH = 'on_crash = "timeout"\n'
 
 

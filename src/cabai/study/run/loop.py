@@ -297,7 +297,7 @@ class Loop:
                 self.tell_one(pull, result)
 
     def tell_one(self, pull: Pull, result: Any) -> None:
-        if type(result) is not Failed:
+        if isinstance(result, Wrong) or not isinstance(result, Failed):
             try:
                 self.study.tell(pull, **read(result))
                 self.failing[pull.arm] = 0
@@ -359,7 +359,7 @@ class ItemsLoop(Loop):
     def read(self, pull: Pull, result: Any, paid: dict[str, float]) -> Any:
         """A result with what earlier tries of the pull have cost."""
         before = paid[pull.id]
-        if type(result) is Failed:
+        if isinstance(result, Failed) and not isinstance(result, Wrong):
             paid[pull.id] += legal_cost(result.cost) or 0.0
             return Failed(result.why, paid[pull.id] or None)
         try:
