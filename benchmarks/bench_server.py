@@ -85,10 +85,10 @@ def compare(storage: str, rounds: int, seconds: float, folder: str) -> list[list
             ratio = best["python"] / best["http"]
             rows.append([kind, str(clients), f"{best['python']:.0f}", f"{best['http']:.0f}", f"{ratio:.1f}"])
         bare = Server(address)
-        bare.get("studies", "http 1 0", "decision")
+        bare.call("studies", "http 1 0", "decision")
         started, times = time.perf_counter(), 300
         for _ in range(times):
-            bare.get("studies", "http 1 0", "decision")
+            bare.call("studies", "http 1 0", "decision")
         each = (time.perf_counter() - started) / times
         print(f"{storage.partition(':')[0]}: the smallest answer takes {each * 1e3:.2f} ms")
     return rows

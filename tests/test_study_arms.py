@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from shell import here
 from studies import new, reloaded, start, tables
 
 POLICIES = ["top-two", "ctas", "tas", "uniform"]
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 
 
 def run(study, means, most=10_000, seed=1):
@@ -113,13 +115,15 @@ def test_two_arms_must_be_left_and_a_drop_made_again_is_none():
             new(policy="top-two", reserve=reserve)
 
 
-def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve():
+def test_where_there_is_no_proof_there_is_no_drop_and_no_reserve(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
     tests, top_two = "contrast, evalue or bets, got", {"policy": "top-two"}
     cheapest = {"goal": "cheapest", "epsilon": 0.1, "slack": 0.05, "costs": [1, 2, 3]}
     for options, message in (
         ({"policy": "co"}, "with policy top-two, ctas, tas or uniform, got co"),
         ({"policy": "racing"}, "got racing"),
         ({"policy": "d-lucb"}, "got d-lucb"),
+        ({"policy": "own_policy:closest_rival"}, "got (own_policy:)?closest.rival"),
         (top_two | {"threshold": "stylized"}, f"{tests} stylized"),
         (top_two | {"threshold": "mixture", "family": "gaussian"}, f"{tests} mixture"),
         (top_two | {"family": None, "items": 10, "race": "champion"}, "join only a paired race, got 'champion'"),

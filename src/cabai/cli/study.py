@@ -351,9 +351,9 @@ def lasting(study: Study) -> Study:
 def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
     """The status of every study, and what is wrong with those that cannot be read."""
     if is_served(storage):
-        from cabai.study.remote import list_remote
+        from cabai.study.http import Server
 
-        served = list_remote(storage)
+        served = Server(storage).call("studies")
         return served["studies"], served["damaged"]
     from cabai.study.catalogue import every
 

@@ -24,8 +24,7 @@ from cabai.server.events import EventStream, Streams
 from cabai.server.guards import Guards, is_page
 from cabai.server.problems import Json, problem
 from cabai.server.studies import OpenStudies
-from cabai.study import Pull, Status, catalogue
-from cabai.study.catalogue import read
+from cabai.study import Pull, Status
 from cabai.study.http import ERRORS
 from cabai.study.show.exporting import spooled
 from cabai.study.show.status import LISTED
@@ -71,15 +70,15 @@ Rows = list[tuple[str, Any, Callable[..., Any], str]]
 READS: Rows = [
     ("", Status, lambda study: study.status().to_dict(),
      "Every arm, the progress, the bill, what is still to come, and the decision."),
-    ("/decision", answers.InShort, lambda study: read(study, "short"),
+    ("/decision", answers.InShort, lambda study: study._read("short"),
      "Whether the study has stopped, and with which decision: a short status, without delay."),
     ("/settings", answers.About, lambda study: settings_of(study),
      "The study's settings, as created and amended since."),
-    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": read(study, "pulls")},
+    ("/pulls", answers.AllUnderWay, lambda study: {"pulls": study._read("pulls")},
      "The pulls that are under way, and who has them."),
     ("/history", answers.History, lambda study: {"history": [each._asdict() for each in study.history()]},
      "How evidence and the bill grew: a few hundred points at most."),
-    ("/failures", answers.Failures, lambda study: read(study, "failures"),
+    ("/failures", answers.Failures, lambda study: study._read("failures"),
      "Why pulls have failed, the most frequent reasons first."),
     ("/amendments", answers.Amendments, lambda study: {"amendments": study.amendments()},
      "The amendments: what, when and by whom."),
@@ -95,7 +94,7 @@ CHANGES: Rows = [  # answered with the short status
      "Renew the lease of a pull that is still being tried."),
     ("/release", requests.Lease, lambda study, asked: study.release(held(asked), worker=asked.worker),
      "Release a pull that was not tried: it is offered next."),
-    ("/lapse", requests.Lapse, lambda study, asked: catalogue.lapse(study, set(asked.workers)),
+    ("/lapse", requests.Lapse, lambda study, asked: study._do("lapse", was_lost=set(asked.workers).__contains__),
      "Offer the pulls of lost workers again now."),
     ("/stop", requests.Nothing, lambda study, _: study.stop(),
      "End the study by hand: for good, and without a decision."),
@@ -121,7 +120,7 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
     def changing(work: Callable[[StoredStudy, Any], object]) -> Callable[..., Response]:
         def both(study: StoredStudy, asked: Any) -> dict[str, Any]:
             work(study, asked)
-            return read(study, "short")  # type: ignore[no-any-return]
+            return study._read("short")  # type: ignore[no-any-return]
 
         return lambda name, asked: Json(studies.do(name, lambda study: both(study, asked)))
 
@@ -185,8 +184,8 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
         has stopped without a decision."""
 
         def work(study: StoredStudy) -> dict[str, Any]:
-            pulls = [asdict(pull) for pull in catalogue.ask(study, key, **asked.model_dump())]
-            return {"pulls": pulls, "amended": read(study, "short")["amended"]}
+            pulls = study._ask(asked.n, asked.worker, key, extra=asked.beyond, batch=asked.batch)
+            return {"pulls": list(map(asdict, pulls)), "amended": study._read("short")["amended"]}
 
         return unless_stopped(name, work)
 
@@ -200,7 +199,7 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
             if given["period"] is None and key is not None:
                 given["period"] = f"request {hashlib.sha256(key.encode()).hexdigest()}"
             shares = study.tell_counts(**given)
-            return {**read(study, "short"), "shares": shares}
+            return {**study._read("short"), "shares": shares}
 
         return Json(studies.do(name, work))
 
@@ -230,12 +229,12 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
         return await stream(name, streams.of)
 
     async def stream(name: str, of: Callable[[str], AsyncIterator[str]]) -> Response:
-        await anyio.to_thread.run_sync(studies.do, name, lambda study: read(study, "short"))  # does it exist?
+        await anyio.to_thread.run_sync(studies.do, name, lambda study: study._read("short"))  # does it exist?
         return EventStream(streams, of(name))
 
 
 def settings_of(study: StoredStudy) -> dict[str, Any]:
-    known, amended = read(study, "settings")
+    known, amended = study._read("settings")
     return {"name": study.name, "settings": json.loads(known.to_json()), "amended": amended}
 
 

@@ -31,7 +31,7 @@ class Pages:
         self._guard = threading.Lock()
 
     def whole(self, name: str) -> str:
-        return self.studies.do(name, lambda study: views.page(catalogue.read(study, "seen")))
+        return self.studies.do(name, lambda study: views.page(study._read("seen")))
 
     def parts(self, name: str, moment: float) -> tuple[dict[str, str], str]:
         """The parts as they are now, and what is new in words; of `moment` the time on any clock."""
@@ -52,7 +52,7 @@ class Pages:
         return made[1], made[2]
 
     def _make(self, study: StoredStudy, key: Any) -> tuple[Any, dict[str, str], str]:
-        view = catalogue.read(study, "seen")
+        view = study._read("seen")
         made = key, views.fragments(view), news(view)
         with self._guard:
             if len(self._made) >= MOST_PAGES:

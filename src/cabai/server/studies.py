@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from cabai.errors import StorageError, StudyNotFound
 from cabai.study import Status, catalogue, load_study
+from cabai.study.log.storage import MEMORY, open_storage
 
 T = TypeVar("T")
 REASON = re.compile(r"failed: .* (Everything acknowledged before)", re.S)
@@ -78,12 +79,12 @@ class OpenStudies:
     def without_place(self, text: str, address: str) -> str:
         """An error message that names the server instead of the storage behind it."""
         try:
-            places = catalogue.places(self.url, self.only)
+            opened = open_storage(self.url) if self.only is None else self.only._storage
         except StorageError:  # the failure that the message is about
             return (
                 f"the storage behind {address} failed. Everything acknowledged before is stored; this call was not "
                 "acknowledged."
             )
-        for place in places:
-            text = text.replace(place, address)
+        for place in (self.url, opened.url, opened.file):
+            text = text.replace(place, address) if place and place != MEMORY else text
         return REASON.sub(r"failed. \1", text)  # which may name the database's host

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from cabai.settings import LEASE, STORAGE
 from cabai.study.create import create_study, delete_study, import_study, list_studies, load_study
+from cabai.study.given import Pull
+from cabai.study.run.evaluate import Evaluation, evaluate
+from cabai.study.run.loop import Failed
+from cabai.study.study import Study
 from cabai.support.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from cabai.study.given import Pull
-    from cabai.study.run.evaluate import Evaluation, evaluate
-    from cabai.study.run.loop import Failed
     from cabai.study.show.status import ArmStatus, Status
-    from cabai.study.study import Study
 
 __all__ = [
     "LEASE",
@@ -32,13 +32,4 @@ __all__ = [
     "load_study",
 ]
 
-__getattr__ = on_demand(
-    "cabai.study",
-    {
-        "Study": "cabai.study.study",
-        "Pull": "cabai.study.given",
-        "Failed": "cabai.study.run.loop",
-        **dict.fromkeys(("Status", "ArmStatus"), "cabai.study.show.status"),
-        **dict.fromkeys(("Evaluation", "evaluate"), "cabai.study.run.evaluate"),
-    },
-)
+__getattr__ = on_demand("cabai.study", dict.fromkeys(("ArmStatus", "Status"), "cabai.study.show.status"))

@@ -1,4 +1,4 @@
-"""The studies of a storage: create, find, list, delete."""
+"""The studies of a storage: create, restore, find, look at every one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cabai.errors import StorageError, StudyNotFound
 from cabai.study.current import Row, new_state
-from cabai.study.given import LONGEST_LABEL, Pull, storable
+from cabai.study.given import LONGEST_LABEL, storable
 from cabai.study.log import tables
 from cabai.study.log.database import DAMAGE, Conflict, Connection, Storage
 from cabai.study.log.events import Event, wrong
-from cabai.study.log.storage import MEMORY, open_storage
+from cabai.study.log.storage import open_storage
 from cabai.study.settings import Settings, checked_name
 from cabai.study.stored import StoredStudy
 from cabai.support.validation import InvalidInput
@@ -30,12 +30,12 @@ def create(
     state = new_state(settings)
     for event in first:
         state.take(event)
-    sums = [state.bill] if settings.items is not None else [
-        *state.told_view.arms["rewards"].tolist(), *state.told_view.arms["costs"].tolist(), state.bill
-    ]  # fmt: skip
+    sums = [state.bill]
+    if settings.items is None:
+        sums += [*state.told_view.arms["rewards"], *state.told_view.arms["costs"]]
     if not all(map(math.isfinite, sums)):
         raise InvalidInput("the rewards or costs to import add up to a number that is too large to store.")
-    return add(storage, name, secrets.token_hex(8), settings.to_json(), first, request=request)
+    return add(storage, Row(0, name, secrets.token_hex(8), request, 0.0, settings.to_json()), first)
 
 
 def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> str:
@@ -59,28 +59,18 @@ def restore(storage: Storage, lines: Iterable[str], name: str | None = None) -> 
             raise ValueError(f"it was created at {created}")
     except DAMAGE as error:
         raise InvalidInput(f"the log cannot be imported: {' '.join(str(error).split())[:300].rstrip('.')}.") from None
-    if not add(storage, chosen, token, recipe, events, created=created, tests=tests):
+    if not add(storage, Row(0, chosen, token, None, created, recipe), events, is_new=False, tests=tests):
         raise InvalidInput(f"study {chosen!r} already exists: choose another name, or delete it.")
     return chosen
 
 
-def add(
-    storage: Storage,
-    name: str,
-    token: str,
-    recipe: str,
-    events: Sequence[Event],
-    *,
-    request: str | None = None,
-    created: float | None = None,
-    tests: str | None = None,
-) -> bool:
+def add(storage: Storage, row: Row, events: Sequence[Event], *, is_new: bool = True, tests: str | None = None) -> bool:
     """Store a study, with its events, unless there is one of that name; returns whether this very call has done it."""
-    study = secrets.randbits(62)  # so that no other study ever has it, even in a file that was made again
+    row = row._replace(id=secrets.randbits(62))  # which no study ever had, even in a file that was made again
 
     def is_mine(fetch: Callable[..., list[Any]]) -> bool | None:
-        found = row_of(fetch, name)
-        return None if found is None else found.id == study
+        found = row_of(fetch, row.name)
+        return None if found is None else found.id == row.id
 
     def work(connection: Connection) -> bool:
         mine = is_mine(connection.fetch)
@@ -88,10 +78,10 @@ def add(
             return mine
         now = connection.now()
         # Each pull's id begins with the token. A log that is imported next to its original gets another.
-        free = secrets.token_hex(8) if connection.fetch(tables.FIND_TOKEN, (token,)) else token
-        about = study, name, free, request, now if created is None else created, recipe, tests
-        connection.write(tables.ADD_STUDY, about)
-        connection.append(study, events if created is not None else [event._replace(time=now) for event in events])
+        token = secrets.token_hex(8) if connection.fetch(tables.FIND_TOKEN, (row.token,)) else row.token
+        made = row._replace(token=token, created=now if is_new else row.created)
+        connection.write(tables.ADD_STUDY, (*made, tests))
+        connection.append(row.id, [event._replace(time=now) for event in events] if is_new else events)
         return True
 
     if is_mine(storage.fetch) is not None:  # the write lock is not needed
@@ -100,7 +90,7 @@ def add(
         return storage.write(work)
     except Conflict:  # another process was faster; or this very call, if the connection broke
         mine = is_mine(storage.fetch)
-        if mine is None and created is not None:
+        if mine is None and not is_new:
             raise InvalidInput("the log cannot be imported: it has a pull or a period twice.") from None
         return bool(mine)
 
@@ -133,34 +123,12 @@ def row_of(fetch: Callable[..., list[Any]], value: Any, statement: str = tables.
     return Row._make(found[0]) if found else None
 
 
-def delete(storage: Storage, name: str) -> None:
-    found = find(storage, name)  # it is deleted twice, perhaps, if the connection breaks during the commit
-    storage.write(lambda connection: connection.write(tables.DELETE_STUDY, (found.id,)))
-
-
-# What a server needs of a study, and its users do not.
-
-
-def read(study: StoredStudy, what: str) -> Any:
-    """What is known of a study now: one of `stored.READS`."""
-    return study._read(what)
-
-
 def revision(study: StoredStudy) -> tuple[int, int]:
     """What differs after every change, also if the study was deleted and another one has its name now."""
     found = study._storage.fetch(tables.LAST_PLACE, (study._row.id,))
     if not found:
         raise study._current.reader.deleted()
     return study._row.id, int(found[0][0] or 0)
-
-
-def ask(study: StoredStudy, request: str | None, n: int, worker: str | None, beyond: int, batch: bool) -> list[Pull]:
-    """Pulls, for a worker elsewhere that may have results in hand which it has not told."""
-    return study._ask(n, worker, request, extra=beyond, batch=batch)
-
-
-def lapse(study: StoredStudy, workers: Collection[str]) -> None:
-    study._do("lapse", was_lost=workers.__contains__)
 
 
 def every(what: str, storage: str, kept: Found | None = None, *, make: bool = True) -> tuple[Found, list[str]]:
@@ -173,15 +141,9 @@ def every(what: str, storage: str, kept: Found | None = None, *, make: bool = Tr
         try:
             row = row_of(opened.fetch, study, tables.STUDY_OF_ID)
             if row is not None:
-                found[study] = place, read(StoredStudy(opened, row), what)
+                found[study] = place, StoredStudy(opened, row)._read(what)
         except StudyNotFound:  # deleted in the meantime
             continue
         except (StorageError, InvalidInput) as error:  # the others are shown all the same
             damaged.append(str(error))
     return found, damaged
-
-
-def places(storage: str, study: StoredStudy | None = None) -> list[str]:
-    """What an error may call the storage of studies."""
-    opened = open_storage(storage) if study is None else study._storage
-    return [place for place in (storage, opened.url, opened.file) if place and place != MEMORY]

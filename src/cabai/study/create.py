@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cabai import policies
 from cabai.core.goal import BEST
@@ -15,7 +16,7 @@ from cabai.policies import Policy
 from cabai.settings import LEASE, OFFER, STORAGE, WORST, defaults_for
 from cabai.study import catalogue
 from cabai.study.given import amender
-from cabai.study.items import Items, ids_or_dataset
+from cabai.study.items import Items
 from cabai.study.log import tables
 from cabai.study.log.events import IMPORT, Event
 from cabai.study.log.storage import open_storage
@@ -23,13 +24,11 @@ from cabai.study.rules import importing
 from cabai.study.rules.amending import ENDED
 from cabai.study.settings import AMENDABLE, RUN, Settings, checked_name
 from cabai.study.stored import StoredStudy
+from cabai.study.study import Study
 from cabai.support.validation import InvalidInput, check_kind
 from cabai.thresholds import Threshold
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cabai.study.study import Study
+OVER_HTTP = "over HTTP: use the database's URL, where the server runs."
 
 
 def create_study(
@@ -73,56 +72,43 @@ def create_study(
     >>> study.status().spent
     0.02
 
-    What is tested, and how surely:
+    What is tested, and how surely (docs/study.md):
 
     - `arms`: names, or a dictionary from names to metadata that JSON can hold.
-    - `family`: what rewards are, such as "bernoulli" for 0 and 1 (docs/study.md). Needed unless you give `items`.
+    - `family`: what rewards are, such as "bernoulli" for 0 and 1. Needed unless you give `items`.
     - `delta`: with a proven threshold, as by default, a decision is wrong with probability at most delta.
     - `epsilon`: any arm within epsilon of the best is good enough. With it, tied arms end a study.
     - `direction`: "maximize", or "minimize" to look for the smallest mean.
     - `policy`, `threshold`: which arm is next, and when the evidence is enough (docs/choosing.md).
     - `seed`: for policies that choose at random and, with `items`, for their order.
-
-    Costs and limits:
-
     - `costs`: the arms' mean costs, if you know them; otherwise the study learns them.
     - `max_cost`, `max_pulls`: end the study without a guarantee.
     - `full_cost`: what evaluating a whole dataset would cost. A study without `items` warns when its bill passes that.
 
-    Where it is stored, and workers:
+    Storage and workers (docs/workers.md):
 
-    - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` for a study
-      behind `cabai serve`.
+    - `storage`: `memory`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `http://HOST:PORT` of `cabai serve`.
     - `load_if_exists`: load the study of that name instead, if its settings are these, or were these before it was
       amended, and if it began with the same import.
-    - `lease`: seconds after which a pull without a result is offered again.
-    - `on_lapse`: "offer", or "fail" to count such a pull as failed instead.
+    - `lease`: seconds after which a pull without a result is offered again; with `on_lapse="fail"`, it has failed.
 
-    With a dataset (docs/datasets.md):
+    With a dataset (docs/datasets.md), leave `policy`, `threshold` and `full_cost` out:
 
-    - `items`: the number of items, a list of their ids, or the items themselves as `evaluate` takes them (dictionaries
-      with an "id", a .jsonl or .csv file); only ids and a fingerprint are stored. The arms race on them in a random
-      order, and `pull.item` says which item to evaluate. Leave `policy`, `threshold` and `full_cost` out.
+    - `items`: their number, a list of their ids, or the items themselves as `evaluate` takes them; only ids and a
+      fingerprint are stored. The arms race on them in a random order: `pull.item` says which item to evaluate.
     - `race`: "paired" or, only if epsilon is 0 and then the default, "champion".
     - `failed`: the score of an evaluation that failed: "worst" (the worst score), a number, or "stop" to refuse it.
     - `speculate`: at most max(2 for each arm in play, `speculate` times those told) evaluations are under way.
-    - `finish`: if all that is left to evaluate costs at most this share of what was spent, it is evaluated, and the
-      answer is exact. The default is 0.1 with goal "cheapest", else 0.
+    - `finish`: if all that is left costs at most this share of what was spent, it is evaluated: the answer is exact.
 
-    To find the cheapest arm that is within epsilon of the best (docs/cheapest.md):
+    With `goal="cheapest"`, the cheapest arm within epsilon of the best (docs/cheapest.md); to change arms later, or to
+    begin with earlier results (docs/amending.md):
 
-    - `goal`: "cheapest".
-    - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack. Half of epsilon by
-      default.
+    - `slack`: every cheaper arm is shown to be worse than the best by more than epsilon - slack (half of epsilon).
     - `running_costs`: what arms cost to run. By default, what they cost to try.
-
-    To change arms later, or to begin with earlier results (docs/amending.md):
-
-    - `reserve`: a share of delta, such as 0.1. With it arms may join (`add_arm`) and be dropped by hand (`drop`), and
-      the guarantee holds.
-    - `import_from`: a CSV or Parquet file, a DataFrame or another study, for a new study to begin with: rows with an
-      arm, a reward and, unless known, a cost. `unseen=True` declares that the arms were not chosen by these data, and
-      that nothing was left out.
+    - `reserve`: a share of delta, such as 0.1, with which arms may join (`add_arm`) and be dropped (`drop`).
+    - `import_from`: a CSV or Parquet file, a DataFrame or another study: rows with an arm, a reward and, unless known,
+      a cost. `unseen=True` declares that the arms were not chosen by these data, and that nothing was left out.
     """
     given = dict(locals())
     for each in ("name", "storage", "load_if_exists", "import_from", "unseen"):
@@ -133,7 +119,6 @@ def create_study(
 
 def described(*, family: Any = None, items: Any = None, **given: Any) -> dict[str, Any]:
     """What `create_study` was given, as `open_study` takes it: the settings, and the items if there are any."""
-    items = None if items is None else ids_or_dataset(items)
     if family is None and items is None:
         raise InvalidInput("a study needs a family, such as bernoulli, or bounded for any rewards in [0, 1].")
     if family is Gaussian or (isinstance(family, str) and family.strip().lower() in ("gaussian", "gaussian()")):
@@ -159,18 +144,16 @@ def open_study(
     amend: Sequence[str] = (),
     source: tuple[Any, bool] | None = None,
 ) -> Study:
-    """A study with the settings `given`: a new one, in which some scores may be `known` already, or the one that there
-    is, amended where it differs in the settings that `amend` names: see `take_up`. A new one imports what there is
-    in a `source`, declared to be unseen or not. The same `request` finds the study that it has made."""
+    """A new study, which begins with `known` scores or with a `source`, declared to be unseen or not; or the one that
+    there is, amended where it differs in the settings that `amend` names. The same `request` finds what it has made."""
     chosen = {name: value for name, value in given.items() if name != "seed" or value is not None}
     settings = Settings.checked(**chosen)
     if is_served(storage):
         from cabai.study.remote import create_remote
 
-        if source is not None:
-            raise InvalidInput("observations cannot be imported over HTTP: use the database's URL.")
-        if known:
-            raise InvalidInput("scores of earlier evaluations cannot be reused over HTTP: use the database's URL.")
+        if source is not None or known:
+            what = "scores of earlier evaluations cannot be reused" if known else "observations cannot be imported"
+            raise InvalidInput(f"{what} {OVER_HTTP}")
         return create_remote(storage, checked_name(name), chosen, settings, load_if_exists=load_if_exists)
     opened = open_storage(storage)
     first = reused(known, settings)
@@ -187,22 +170,21 @@ def open_study(
             raise InvalidInput(f"study {name!r} already exists: choose another name, delete it, or use load_if_exists.")
         if source is not None:
             importing.check_begun(study, first)
-        now, usual = study._renewed(), [each for each in ("threshold", "seed") if chosen.get(each) is None]
+        now, usual = study._read("settings")[0], [each for each in ("threshold", "seed") if chosen.get(each) is None]
         settings = dataclasses.replace(settings, **{each: getattr(now, each) for each in usual})  # as it was created
         take_up(study, settings, amend)
     return study
 
 
 def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> None:
-    """Refuse a call that gives other settings than a study has, or amend the study in those that every run has
-    `repeated`.
+    """Refuse a call that gives other settings than a study has, or amend those that every run has `repeated`.
 
     A call may give what the study had before an amendment, so that the one that created a study still finds it. Of
     repeated settings, only the value that the last run gave is taken to be an old one; and no run spends more than it
     gives as max_cost itself. A new value is logged even if others have amended the study to that very value: a later
     run may give something else.
     """
-    made, ended, same, new = study.amendments(), study._ended(), dict[str, Any](), dict[str, Any]()
+    made, ended, same, new = study.amendments(), study._current.ended(), dict[str, Any](), dict[str, Any]()
     for name in (*AMENDABLE, "arms", "costs", "joined", "dropped"):
         now, given = getattr(study.settings, name), getattr(settings, name)
         changes = [(*each["changes"][name], each["by"] or "") for each in made if name in each["changes"]]
@@ -211,15 +193,12 @@ def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> 
         if is_repeated:
             before = [before[0], *(value for _, value, by in changes if by.endswith(RUN))][-1:]
         is_less = is_repeated and name == "max_cost" and given is not None and (now is None or given < now)
+        is_logged = is_repeated and name != "metadata" and as_json not in before
         if given != now and as_json in before and not is_less:
             same[name] = now
-        elif name in repeated and given is not None:
-            is_logged = is_repeated and name != "metadata" and as_json not in before
-            if given != now or is_logged:
-                new[name] = given
-    different = study.settings.differences(dataclasses.replace(settings, **same))
-    changed = {each: value for each, value in new.items() if each in different}
-    wrong = {each: words for each, words in different.items() if each not in new}
+        elif name in repeated and given is not None and (given != now or is_logged):
+            same[name], new[name] = now, given
+    wrong = study.settings.differences(dataclasses.replace(settings, **same))
     if wrong:
         how = "Settings never change: choose another name, or delete the study."
         if set(wrong) <= set(AMENDABLE):
@@ -228,10 +207,11 @@ def take_up(study: StoredStudy, settings: Settings, repeated: Sequence[str]) -> 
             how = f"Settings never change: choose another name, for an evaluation that may reuse={study.name!r}."
         words = "; its ".join(wrong.values())
         raise InvalidInput(f"study {study.name!r} already exists with other settings: its {words}. {how}")
+    changed = {name: value for name, value in new.items() if value != same[name]}
     if "metadata" in changed:
         changed["metadata"] = {arm: settings.metadata.get(arm) for arm in settings.arms}
     if new:
-        study._amend(changed or new, amender(None)[: 200 - len(RUN)] + RUN)
+        study.amend(**(changed or new), by=amender(None)[: 200 - len(RUN)] + RUN)
     if changed:
         study._latest = study.amendments()[-1]
 
@@ -276,9 +256,9 @@ def list_studies(*, storage: str = STORAGE) -> list[str]:
     'one of many'
     """
     if is_served(storage):
-        from cabai.study.remote import list_remote
+        from cabai.study.http import Server
 
-        return [str(each["name"]) for each in list_remote(storage)["studies"]]
+        return [str(each["name"]) for each in Server(storage).call("studies")["studies"]]
     return [name for (name,) in open_storage(storage, make=False).fetch(tables.NAMES)]
 
 
@@ -291,14 +271,14 @@ def delete_study(name: str, *, storage: str = STORAGE) -> None:
     False
     """
     if is_served(storage):
-        raise InvalidInput("studies cannot be deleted over HTTP: use the database's URL, where the server runs.")
-    catalogue.delete(open_storage(storage, make=False), checked_name(name))
+        raise InvalidInput(f"studies cannot be deleted {OVER_HTTP}")
+    opened = open_storage(storage, make=False)
+    row = catalogue.find(opened, checked_name(name))  # deleted twice, perhaps, if the connection breaks in the commit
+    opened.write(lambda connection: connection.write(tables.DELETE_STUDY, (row.id,)))
 
 
 def import_study(file: str | os.PathLike[str], *, name: str | None = None, storage: str = STORAGE) -> Study:
-    """Import a study from its whole log: from another storage, or from another version of cabai.
-
-    `cabai study export NAME --out FILE.jsonl` writes such a file. With `name` the study gets another name.
+    """Import a study from its whole log, as `cabai study export NAME --out FILE.jsonl` writes it, perhaps renamed.
 
     >>> import pathlib, tempfile
     >>> from cabai.study.show.exporting import exported
@@ -313,7 +293,7 @@ def import_study(file: str | os.PathLike[str], *, name: str | None = None, stora
     """
     check_kind(file, (str, os.PathLike), "file must be a path")
     if is_served(storage):
-        raise InvalidInput("studies cannot be imported over HTTP: use the database's URL, where the server runs.")
+        raise InvalidInput(f"studies cannot be imported {OVER_HTTP}")
     try:
         with open(file, encoding="utf-8") as lines:
             found = catalogue.restore(open_storage(storage), lines, name)

@@ -18,10 +18,10 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from cabai.core.goal import CHEAPEST
-from cabai.errors import StorageError, StudyNotFound
+from cabai.errors import SourceChanged, StudyNotFound
 from cabai.study.log import tables
-from cabai.study.log.database import Connection, DatabaseError, Storage, reading
-from cabai.study.log.events import AMEND, EVIDENCE, MAY_DECIDE, RESULTS, STOP, Event
+from cabai.study.log.database import Connection, Storage, reading
+from cabai.study.log.events import AMEND, EVIDENCE, LIMITS, MAY_DECIDE, REOPENING, RESULTS, STOP, Event
 from cabai.study.rules import warnings
 from cabai.study.settings import Settings
 from cabai.study.state.cheapest import CheapestState
@@ -139,13 +139,22 @@ class Follower:
             place = events[-1].place
 
     def known(self, fetch: Callable[..., list[Any]]) -> Any:
-        """The state as far as it is known: if it is not, that of the snapshot."""
+        """The state as far as it is known: if it is not, that of the snapshot or, if that cannot be used, the first."""
         if self.state is None:
-            found: list[Any] = []
-            with suppress(DatabaseError, StorageError):  # text that is none
-                found = fetch(tables.SNAPSHOT, (self.row.id, FOLD))
-            with self.damage():
-                self.state = self.restored(*found[0]) if found else new_state(self.recipe)
+            with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
+                [(place, text)] = fetch(tables.SNAPSHOT, (self.row.id, FOLD))
+                digest, _, content = text.partition(" ")
+                if digest == digest_of(content):
+                    kept, settings = json.loads(content), self.recipe
+                    if kept["settings"] != settings.to_json():
+                        settings = Settings.stored(kept["settings"])
+                        settings = settings.imported() if self.recipe.is_present else settings
+                    state = new_state(settings)
+                    state.restore(kept)
+                    self.state = state if state.place == place else None
+            if self.state is None:
+                with self.damage():
+                    self.state = new_state(self.recipe)
         return self.state
 
     def take(self, events: Sequence[Event]) -> Any:
@@ -170,21 +179,6 @@ class Follower:
     def damage(self) -> AbstractContextManager[None]:
         return reading(self.row.name, self.storage.url, own=bool(self.recipe.own))
 
-    def restored(self, place: int, text: str) -> Any:
-        """The state at a snapshot; if that cannot be used, before the first event."""
-        with suppress(Exception):  # a cache: whatever is wrong with it, the log has everything
-            digest, _, content = text.partition(" ")
-            if digest == digest_of(content):
-                kept, settings = json.loads(content), self.recipe
-                if kept["settings"] != settings.to_json():
-                    settings = Settings.stored(kept["settings"])
-                    settings = settings.imported() if self.recipe.is_present else settings
-                state = new_state(settings)
-                state.restore(kept)
-                if state.place == place:
-                    return state
-        return new_state(self.recipe)
-
 
 class CurrentState:
     """One study in this process. Threads that change it at the same time share a transaction: the first makes the
@@ -206,17 +200,20 @@ class CurrentState:
         self.since_snapshot, self.snapshot_size = 0, 0
         self.is_uncommitted = False
 
-    def import_own(self) -> list[str]:
-        """Import the user's own code of this study; returns what has changed since the study was created."""
+    def import_own(self) -> None:
+        """Import the user's own code of this study; warn, once, if its source has changed."""
         if self.recipe.is_present:
-            return []
+            return
         recipe = self.recipe.imported()
         with self.writer.lock, self.reader.lock:
             self.recipe, self.settings = recipe, self.settings.imported()
             for each in (self.writer, self.reader):
                 each.recipe, each.state = recipe, None
         now, before = recipe.sources_now(), recipe.sources
-        return [str(recipe.own[kind].address) for kind in now if now[kind] != before.get(kind)]
+        changed = [str(recipe.own[kind].address) for kind in now if now[kind] != before.get(kind)]
+        if changed:
+            words = f"the source of {', '.join(changed)} has changed since study {self.row.name!r} was created: "
+            warnings.show([SourceChanged(f"{words}the guarantee holds only if it still computes the same.")])
 
     def change(self, work: Callable[[Transaction], T]) -> T:
         """Do something to the study, by this thread or another; it is on disk when this returns."""
@@ -300,12 +297,17 @@ class CurrentState:
             self._see(state)
             return work(state)
 
-    def stops_and_amendments(self) -> list[Event]:
-        """The stops and amendments, without the rest of the log."""
-        found = self.reader.events(self.storage.fetch(tables.STOPS_AND_AMENDMENTS, (self.row.id,)))
+    def ended(self) -> Event | None:
+        """The event that stopped the study, if it has; without the rest of the log."""
+        found, ended = self.reader.events(self.storage.fetch(tables.STOPS_AND_AMENDMENTS, (self.row.id,))), None
         if sum(event.kind == AMEND for event in found) != self.amended:
             self.look(lambda state: None)  # so that the settings are at once what they are now
-        return found
+        for event in found:
+            if event.kind == STOP:
+                ended = event
+            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & REOPENING:
+                ended = None  # it was raised
+        return ended
 
 
 def new_state(settings: Settings) -> Any:

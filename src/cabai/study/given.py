@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,8 +11,9 @@ from typing import Any, NamedTuple
 from cabai.settings import STOP
 from cabai.study.settings import Settings
 from cabai.study.stand_ins import StandIn
-from cabai.support.validation import InvalidInput, amount, check_names, positive, shown
+from cabai.support.validation import InvalidInput, not_negative, positive, shown
 
+TOLD = ("pull", "reward", "cost", "failed")  # what is told of a pull
 MOST_PULLS = 2**17  # one `ask` hands out fewer: everybody else waits for it
 LONGEST_LABEL = 200  # characters of the name of a worker, a request or a period
 LONGEST_REASON = 5000  # characters of why a pull has failed that are kept
@@ -68,7 +68,7 @@ def checked_result(
         raise InvalidInput(f"a failed pull has no reward, got {reward!r}.")
     elif settings.items is not None and settings.items.failed == STOP:
         raise InvalidInput(
-            "this study has no score for a failed evaluation (failed='stop'): release the pull and evaluate it again."
+            "failed='stop' leaves a failed evaluation without a score: release the pull, and try it again."
         )
     else:
         failed = storable(failed)
@@ -76,23 +76,10 @@ def checked_result(
             failed = f"{failed[:LONGEST_REASON]} ... (cut)"
     if cost is not None:
         is_learned = settings.costs is None and failed is None and settings.items is None
-        cost = positive(cost, "cost") if is_learned else amount(cost, "cost")
-        if cost < 0:
-            raise InvalidInput(f"cost must not be negative, got {cost!r}.")
+        cost = positive(cost, "cost") if is_learned else not_negative(cost, "cost")
     elif settings.costs is None and failed is None:
         raise InvalidInput("a result needs a cost: this study has no known costs.")
     return Result(number, reward, cost, failed, pull)
-
-
-def fields(result: Any) -> dict[str, Any]:
-    """One of the results of `tell_many`."""
-    if isinstance(result, Mapping):
-        check_names(result, ("pull", "reward", "cost", "failed"), "field of a result")
-    if not isinstance(result, Mapping) or "pull" not in result:
-        raise InvalidInput(
-            f"each result must be a dictionary with a pull, and reward, cost or failed, got {shown(result)}."
-        )
-    return dict(result)
 
 
 def checked_label(given: Any, what: str, least: int = 1) -> str | None:
@@ -106,11 +93,6 @@ def checked_label(given: Any, what: str, least: int = 1) -> str | None:
     return kept
 
 
-def checked_worker(worker: Any) -> str | None:
-    """Who asks; the name may be empty."""
-    return checked_label(worker, "worker", least=0)
-
-
 def amender(by: Any) -> str:
     """Who amends a study: as given, or else the user and the machine."""
     if by is None:
@@ -118,7 +100,7 @@ def amender(by: Any) -> str:
         with suppress(KeyError, OSError, ImportError):  # the user has no name
             user = getpass.getuser()
         by = f"{user}@{socket.gethostname()}"[:LONGEST_LABEL]
-    kept = checked_worker(by)
+    kept = checked_label(by, "worker", least=0)
     if not kept:
         raise InvalidInput("by must say who amends the study.")
     return kept

@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from cabai.errors import AlreadyTold, LostPull, NoPull, StorageError, StudyNotFound, StudyStopped
 from cabai.support.validation import InvalidInput
@@ -59,8 +59,7 @@ class Server:
             parts = urlsplit(address)
             self.host, self.port = parts.hostname or "", parts.port
         except ValueError:
-            wrong = "the storage's address must be like http://HOST:PORT; this one cannot be read."
-            raise InvalidInput(wrong) from None
+            raise InvalidInput("the storage's address must be like http://HOST:PORT, and cannot be read.") from None
         query = parse_qs(parts.query)
         if not self.host or parts.path not in ("", "/") or parts.fragment or not set(query) <= {"token"}:
             raise InvalidInput(f"the storage's address must be {parts.scheme}://HOST:PORT and nothing more.")
@@ -74,22 +73,14 @@ class Server:
         self.was_reached = False
         self._of_thread = threading.local()  # connections, by process: that of the parent of a fork is not used
 
-    def get(self, *path: str, **query: str) -> Any:
-        return self.send("GET", path, query=query)
-
-    def post(self, *path: str, body: Any = None, key: str | None = None) -> Any:
-        return self.send("POST", path, {} if body is None else body, key)
-
-    def send(
-        self, method: str, path: tuple[str, ...], body: Any = None, key: str | None = None, query: Any = None
-    ) -> Any:
-        """Make a request, and repeat it if its answer is lost; returns the answer, or raises what Python would."""
-        target = "/api/" + "/".join(quote(part, safe="") for part in path)
-        target += "?" + "&".join(f"{name}={quote(value)}" for name, value in query.items()) if query else ""
+    def call(self, *path: str, body: Any = None, key: str | None = None, **query: str) -> Any:
+        """Make a request, with a body a POST, and repeat it if its answer is lost; returns the answer, or raises what
+        Python would."""
+        target = "/api/" + "/".join(quote(part, safe="") for part in path) + ("?" + urlencode(query) if query else "")
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Connection": "keep-alive"}
-        content = None
+        method, content = "GET", None
         if body is not None:
-            content = json.dumps(body, allow_nan=False).encode("ascii")
+            method, content = "POST", json.dumps(body, allow_nan=False).encode("ascii")
             headers["Content-Type"] = "application/json"
             if len(content) > LARGEST:
                 raise InvalidInput(f"a request has at most {LARGEST} bytes, got {len(content)}: send less at a time.")
@@ -102,7 +93,7 @@ class Server:
                 if status != 429 or TOO_MANY not in text or time.monotonic() > deadline:
                     break
             except BROKEN as error:
-                self._close()
+                vars(self._of_thread).pop(str(os.getpid()), None)
                 wrong = isinstance(error, ssl.SSLCertVerificationError)
                 if wrong or not self.was_reached or time.monotonic() > deadline:
                     reason = " ".join(str(error).split()) or type(error).__name__
@@ -122,15 +113,10 @@ class Server:
             try:
                 return exchanged(connections[process], *request)
             except STALE:
-                self._close()
+                del connections[process]
         made = Secure if self.is_secure else Plain
         connections[process] = made(self.host, self.port, timeout=TIMEOUT)
         return exchanged(connections[process], *request)
-
-    def _close(self) -> None:
-        connection = vars(self._of_thread).pop(str(os.getpid()), None)
-        if connection is not None:
-            connection.close()
 
     def _answer(self, status: int, text: bytes) -> Any:
         try:

@@ -24,6 +24,11 @@ LONGEST_ID = 500
 MOST = 10_000_000
 
 
+def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values from JSON, which has lists only."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
 @dataclass(frozen=True)
 class Items:
     """A dataset, as a study stores it: only the ids of its items."""
@@ -46,21 +51,18 @@ class Items:
     ) -> Items:  # fmt: skip
         """The items as given, or an error that says what is wrong with them."""
         if not isinstance(family, Bernoulli):  # or a family derived from it: bounded
-            raise InvalidInput(
-                f"a study with items needs scores in a known range: family bounded or bernoulli, got {family}."
-            )
+            raise InvalidInput(f"a dataset needs scores in a known range: family bounded or bernoulli, got {family}.")
         if not isinstance(failed, str):
             failed = amount(failed, "failed")
             family.check_reward(failed)
         elif failed not in (WORST, STOP):
             raise InvalidInput(f"failed must be {WORST}, {STOP} or a score, got {shown(failed)}.")
+        items, more = ids_or_dataset(items), ("digest", "seeds", "earlier", "earlier_error")
         count, ids = checked_ids(items)
         return cls(
             count=count, ids=ids, race=race_of(race, epsilon, goal), failed=failed,
             speculate=settings_for("study")["speculate"].checked(speculate), finish=finish_of(finish, goal),
-            digest=getattr(items, "digest", None),
-            seeds=getattr(items, "seeds", ()), earlier=getattr(items, "earlier", ()),
-            earlier_error=getattr(items, "earlier_error", 0.0),
+            **{name: getattr(items, name) for name in more if hasattr(items, name)},
         )  # fmt: skip
 
     def id(self, item: int) -> str | int:
@@ -76,14 +78,10 @@ class Items:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Items:
-        ids = values["ids"]
-        lists = {name: tuple(values.get(name, ())) for name in ("seeds", "earlier")}
         speculate = math.inf if values["speculate"] is None else values["speculate"]
-        return cls(**{**values, "ids": None if ids is None else tuple(ids), "speculate": speculate, **lists})
+        return cls(**with_tuples(values) | {"speculate": speculate})
 
-    @property
-    def in_words(self) -> str:
-        """How to describe a difference between the items of two studies."""
+    def __str__(self) -> str:
         first = ", ".join(str(self.id(item)) for item in range(min(self.count, 3)))
         more = f"race {self.race}, failed {self.failed}, speculate {self.speculate:g}"
         more += "" if self.digest is None else f"; fingerprint {self.digest[:8]}"

@@ -53,15 +53,10 @@ def check_use(settings: Settings) -> None:
         raise InvalidInput(f"arms can join only a paired race, got {race}.")
     if items is not None and settings.dropped:
         raise InvalidInput("arms can be dropped by hand only if a study has no items: a race drops arms by itself.")
-    if items is None and (settings.policy.is_own or settings.policy.stop is not leader_beats_every_rival):
-        raise InvalidInput(
-            f"{refused} only if the decision itself beats every other arm: with policy top-two, ctas, tas or uniform, "
-            f"got {settings.policy}."
-        )
+    if items is None and ("policy" in settings.own or settings.policy.stop is not leader_beats_every_rival):
+        raise InvalidInput(f"{refused} only with policy top-two, ctas, tas or uniform, got {settings.policy}.")
     if items is None and type(settings.threshold) not in (Contrast, Champion, Hedged, EValue, Bets, Symmetric):
-        raise InvalidInput(
-            f"{refused} only if its test is an e-value of two arms: contrast, evalue or bets, got {settings.threshold}."
-        )
+        raise InvalidInput(f"{refused} only with threshold contrast, evalue or bets, got {settings.threshold}.")
     if len(set(settings.dropped)) != len(settings.dropped) or not set(settings.dropped) <= set(settings.arms):
         raise InvalidInput("its dropped arms are not among its arms.")
     if len(settings.arms) - len(settings.dropped) < 2:

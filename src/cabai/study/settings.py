@@ -19,8 +19,8 @@ from cabai.instance import arm_names
 from cabai.policies import DEFAULT, Policy, policy_of
 from cabai.settings import FAIL, STOP, WORST, defaults_for, settings_for
 from cabai.study import levels
-from cabai.study.items import Items
-from cabai.study.stand_ins import KINDS, StandIn, is_own, present, stored
+from cabai.study.items import Items, with_tuples
+from cabai.study.stand_ins import KINDS, StandIn, is_own, stored
 from cabai.support.lazy import lazy
 from cabai.support.own import source_digest
 from cabai.support.registry import Named
@@ -32,7 +32,6 @@ AMENDABLE = tuple(name for name in settings_for("amend") if name != "by")  # eps
 RUN = " (run)"  # ends the `by` of amendments made by a run of a file, or by a call of `evaluate`
 FREE = 0.01  # of the smallest positive cost: what a pull that costs nothing counts as, when choosing
 LONGEST_NAME = 200
-MADE = ("_setup", "pairs", "start", "arm_memory", "run_memory", "kernels")  # computed once: amendments do not matter
 DEEPEST = 100  # levels of metadata: Python cannot read JSON that is nested much deeper
 
 
@@ -70,18 +69,18 @@ class Settings:
         cls, *, items: Items | None = None, joined: Any = (), dropped: Any = (), elsewhere: Any = 0, **given: Any
     ) -> Settings:
         """The settings as given, or an error that says what is wrong with them; what is not given is as usual."""
-        rows = settings_for("study")
         given = {name: default for name, default in defaults_for("study").items() if name in FIELDS} | given
         names, metadata = checked_arms(given["arms"])
         kind = findable(family_of(given["family"]))
         epsilon, goal = kind.check_epsilon(given["epsilon"]), given["goal"]
-        cheapest = checked_goal(goal, epsilon, given["slack"], given["running_costs"], names)
+        cheapest = checked_goal(goal, epsilon, given["slack"], given["running_costs"], names)  # which has these two
         in_order = items is None and given["reserve"] is None and not elsewhere  # from the first pull to the last
         best_of = len(names) if goal == BEST and epsilon == 0 and in_order else 1
         if given["seed"] is None:  # with items random, so that nobody can know their order in advance
             given["seed"] = 0 if items is None else secrets.randbits(62)
         settings = cls(
-            **{name: rows[name].checked(given[name]) for name in ALONE},
+            **{name: row.checked(given[name]) for name, row in ALONE.items()},
+            **({} if cheapest is None else vars(cheapest)),
             arms=names,
             family=kind,
             policy=findable(policy_of(given["policy"], BEST if items is not None else goal)),
@@ -91,9 +90,6 @@ class Settings:
             metadata=metadata,
             sources={},
             items=items,
-            goal=goal,
-            slack=None if cheapest is None else cheapest.slack,
-            running_costs=None if cheapest is None else cheapest.running_costs,
             joined=tuple(joined),
             dropped=tuple(dropped),
             elsewhere=whole(elsewhere, "elsewhere", 0),
@@ -104,25 +100,18 @@ class Settings:
             settings.check_items(items)
             return settings
         if settings.policy.stops_by_itself:
-            raise InvalidInput(
-                f"policy {settings.policy} stops by its own rule, which no threshold's proof covers, and a study's "
-                "decision needs the threshold's guarantee. Leave `stop` out; only simulations accept it."
-            )
-        if isinstance(settings.threshold, Calibrated) and settings.threshold.is_certified and not settings.is_certified:
-            raise InvalidInput(
-                f"the threshold is certified only for the largest mean of {kind.name} rewards, got direction "
-                f"{settings.direction!r}; a proven threshold, such as evalue, works for both."
-            )
+            policy = f"policy {settings.policy} stops by its own rule, which no threshold's proof covers"
+            raise InvalidInput(f"{policy}: leave `stop` out. Only simulations accept it.")
+        if settings.is_certified and settings.direction == "minimize" and not kind.is_symmetric:
+            direction = f"the largest mean of {kind.name} rewards, got direction {settings.direction!r}"
+            raise InvalidInput(f"the threshold is certified only for {direction}; a proven one works for both.")
         settings.setup()  # a threshold may refuse a family
         return dataclasses.replace(settings, sources=settings.sources_now())
 
     def check_items(self, items: Items) -> None:
         """Refuse settings that a study with items does not use."""
-        again = Items.checked(
-            items, family=self.family, epsilon=self.epsilon, race=items.race, failed=items.failed,
-            speculate=items.speculate, goal=self.goal, finish=items.finish,
-        )  # fmt: skip
-        if again != items:
+        given = {name: getattr(items, name) for name in ("race", "failed", "speculate", "finish")}
+        if Items.checked(items, family=self.family, epsilon=self.epsilon, goal=self.goal, **given) != items:
             raise InvalidInput("its items are not as they were given.")
         if self.full_cost is not None:
             raise InvalidInput("a study with items computes what evaluating everything costs: leave full_cost out.")
@@ -131,20 +120,6 @@ class Settings:
         for name, usual in (("policy", policy_of(DEFAULT)), ("threshold", threshold_of(None, self.family))):
             if getattr(self, name) != usual:
                 raise InvalidInput(f"a study with items is run as a race, which has its own {name}: leave {name} out.")
-
-    @property
-    def spends_budget(self) -> bool:
-        """Whether its policy plans how to spend a budget, and drops arms without proof."""
-        return bool(getattr(self.policy, "spends_budget", False))
-
-    @property
-    def budget(self) -> float:
-        return self.max_cost if self.spends_budget and self.max_cost is not None else math.inf
-
-    @property
-    def decides_by_pairs(self) -> bool:
-        """Whether the test of pairs of arms, which may have any epsilon, is the one that decides."""
-        return self.items is None or self.items.race == PAIRED
 
     @property
     def failed_score(self) -> float | None:
@@ -156,50 +131,28 @@ class Settings:
         return float(self.items.failed)
 
     @property
-    def first_arms(self) -> int:
-        return len(self.arms) - len(self.joined)
-
-    @property
     def error(self) -> float:
-        """The largest probability of a wrong decision: delta or, if arms were dropped by hand without a reserve, twice
-        that; and that of the race which this one has joined."""
+        """The largest probability of a wrong decision, with that of the race which this one has joined."""
         earlier = 0.0 if self.items is None else self.items.earlier_error
         return self.delta * (2 if self.dropped and self.reserve is None else 1) + earlier
 
     @lazy
     def steering_costs(self) -> tuple[float, ...] | None:
         """Known costs as policies see them. A pull that costs nothing counts as a hundredth of the smallest other cost,
-        so that it is made about ten times as often, and not forever; if all cost nothing, all count the same. The bill
-        is what was paid."""
+        so that it is made about ten times as often, and not forever; if all cost nothing, all count the same."""
         if self.costs is None or all(self.costs):
             return self.costs
         least = min((cost for cost in self.costs if cost), default=1 / FREE)
         return tuple(cost or FREE * least or least for cost in self.costs)
 
-    @property
-    def certified_pulls(self) -> int | None:
-        """After how many pulls the certificate of the threshold ends, if it has one."""
-        return self.threshold.max_pulls if isinstance(self.threshold, Calibrated) else None
-
-    @property
-    def is_certified(self) -> bool:
-        """Whether simulation has certified the threshold for this study: they look for the largest mean."""
-        looks_the_same = self.direction == "maximize" or self.family.is_symmetric
-        return isinstance(self.threshold, Calibrated) and self.threshold.is_certified and looks_the_same
-
     def setup(self, delta: float | None = None, threshold: Threshold | None = None, arms: int | None = None) -> Setup:
         """The rules, records and functions; for another delta, threshold or number of arms, if they are given."""
         if delta is None:
-            return self._setup
+            return self._setup  # type: ignore[no-any-return]
         return Setup(
             self.kernel_family, threshold or self.threshold, self.policy, arms=arms or len(self.arms), delta=delta,
             epsilon=self.epsilon, goal=self.cheapest, budget=self.budget,
         )  # fmt: skip
-
-    @lazy
-    def pairs(self) -> Setup:
-        """The same records, for the test of pairs of arms."""
-        return self.setup(self.delta, self.threshold.of_pairs)
 
     @property
     def cheapest(self) -> Cheapest | None:
@@ -209,32 +162,31 @@ class Settings:
         assert self.slack is not None
         return Cheapest(self.slack, self.costs if self.running_costs is None else self.running_costs)
 
-    @lazy
-    def _setup(self) -> Setup:
-        return self.setup(self.delta)
+    # What follows from the settings, computed once.
+    budget = lazy(lambda self: self.max_cost if self.policy.spends_budget and self.max_cost is not None else math.inf)
+    first_arms = lazy(lambda self: len(self.arms) - len(self.joined))
+    # Whether the test of pairs of arms, which may have any epsilon, is the one that decides.
+    decides_by_pairs = lazy(lambda self: self.items is None or self.items.race == PAIRED)
+    # Whether simulation has certified the threshold, and for how many pulls.
+    is_certified = lazy(lambda self: isinstance(self.threshold, Calibrated) and self.threshold.is_certified)
+    certified_pulls = lazy(lambda self: self.threshold.max_pulls if isinstance(self.threshold, Calibrated) else None)
+    # The user's own code; what of it has not been imported; whether all of it has been.
+    own = lazy(lambda self: {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)})
+    missing = lazy(lambda self: {kind: each for kind, each in self.own.items() if isinstance(each, StandIn)})
+    is_present = lazy(lambda self: not self.missing)
 
-    @lazy
-    def start(self) -> tuple[Any, Any]:
-        """The records of the arms and of the run before the first pull; to be copied."""
-        return self._setup.start()
-
-    @lazy
-    def arm_memory(self) -> list[str]:
-        """The fields of an arm that are kept from one pull to the next, besides its sums."""
-        return ["in_play", *self.policy.arm_memory, *self._setup.threshold.arm_fields]
-
-    @lazy
-    def run_memory(self) -> list[str]:
-        return [*RUN_MEMORY, *self.policy.run_memory]
-
-    @lazy
-    def kernels(self) -> Kernels:
-        """Its functions, compiled if that is worth it."""
-        return Kernels(self._setup)
-
-    @lazy
-    def _rules(self) -> dict[tuple[int, int], Any]:
-        return {}
+    # The rules, records and functions of a run, which look for the largest mean.
+    kernel_family = lazy(lambda self: mirror_image(self.family) if self.direction == "minimize" else self.family)
+    _setup = lazy(lambda self: self.setup(self.delta))
+    pairs = lazy(lambda self: self.setup(self.delta, self.threshold.of_pairs))  # for the test of pairs of arms
+    start = lazy(lambda self: self._setup.start())  # the records before the first pull; to be copied
+    kernels = lazy(lambda self: Kernels(self._setup))  # the functions, compiled if that is worth it
+    # What is kept of an arm from one pull to the next, besides its sums, and of the run.
+    arm_memory = lazy(lambda self: ["in_play", *self.policy.arm_memory, *self._setup.threshold.arm_fields])
+    run_memory = lazy(lambda self: [*RUN_MEMORY, *self.policy.run_memory])
+    # The same arms, each tested alone, by `evalue`; an error if a user's own family has no mixture.
+    of_one_arm = lazy(lambda self: Setup(self.kernel_family, EValue(), arms=len(self.arms), delta=self.delta))
+    _rules = lazy(lambda self: dict[tuple[int, int], Any]())
 
     def rules_for(self, leader: int, among: int) -> Any:
         """The rules by which an arm is compared with its rivals, with `among` arms in play."""
@@ -244,15 +196,6 @@ class Settings:
             rules = self._rules[leader, among] = self.setup(self.delta, self.threshold.of_pairs, among).rules
             rules["level"] = levels.level(self, leader, self.delta)
         return self._rules[leader, among]
-
-    @lazy
-    def of_one_arm(self) -> Setup:
-        """The same arms, each tested alone, by `evalue`; an error if a user's own family has no mixture."""
-        return Setup(self.kernel_family, EValue(), arms=len(self.arms), delta=self.delta)
-
-    @property
-    def kernel_family(self) -> Family:
-        return mirror_image(self.family) if self.direction == "minimize" else self.family
 
     def seen(self, value: float) -> float:
         """A reward or mean as the kernels see it: they look for the largest."""
@@ -268,18 +211,17 @@ class Settings:
         return self.family.unscaled(self.family.mirror(value) if self.direction == "minimize" else value)
 
     def amended(self, **values: Any) -> Settings:
-        """The same with other values: lists become tuples, and what is computed from the others is kept."""
-        given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
-        found = dataclasses.replace(self, **given)
-        if all(getattr(found, name) == getattr(self, name) for name in ("arms", "dropped", "epsilon", "budget")):
-            vars(found).update({name: vars(self)[name] for name in MADE if name in vars(self)})
+        """The same with other values from the log. What was computed is kept if it does not depend on them."""
+        found = dataclasses.replace(self, **with_tuples(values))
+        matter = "arms", "costs", "dropped", "epsilon", "budget"
+        if all(getattr(found, name) == getattr(self, name) for name in matter):
+            vars(found).update({name: value for name, value in vars(self).items() if name not in FIELDS})
         return found
 
     def to_json(self) -> str:
         """All values as JSON, but those that are usual and were not always there."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
-        values = {name: value for name, value in values.items() if value != usual[name]}
+        found = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        values = {name: value for name, (value, usual) in found.items() if value != usual}
         values |= {kind: values[kind].address for kind in KINDS}
         if self.items is not None:
             values["items"] = self.items.to_json()
@@ -288,81 +230,60 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The settings of a stored study; the user's own code is named, not imported."""
-        given: dict[str, Any] = json.loads(text)
-        values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
+        given = json.loads(text)
+        if not isinstance(given, dict):
+            raise ValueError("its settings are not a JSON object")
+        values = with_tuples(given) | {kind: stored(kind, given[kind]) for kind in KINDS}
         if values.get("items") is not None:
             values["items"] = Items.from_json(values["items"])
-        return cls(**values | {kind: stored(kind, values[kind]) for kind in KINDS})
+        return cls(**values)
 
     @classmethod
     def stored(cls, text: str) -> Settings:
         """The same, if a study can be created with them; others than cabai can change a database."""
-        if not isinstance(json.loads(text), dict):
-            raise ValueError("its settings are not a JSON object")
         settings = cls.from_json(text)
-        given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-        metadata, sources = given.pop("metadata"), given.pop("sources")
-        checked = cls.checked(**given | {"arms": {name: metadata.get(name) for name in settings.arms}})
-        if dataclasses.replace(checked, sources=sources) != settings:
+        given = {name: getattr(settings, name) for name in FIELDS - {"metadata", "sources"}}
+        checked = cls.checked(**given | {"arms": {name: settings.metadata.get(name) for name in settings.arms}})
+        if dataclasses.replace(checked, sources=settings.sources) != settings:
             raise ValueError("its settings are not as they were given")
         return settings
-
-    @lazy
-    def own(self) -> dict[str, Any]:
-        return {kind: getattr(self, kind) for kind in KINDS if is_own(getattr(self, kind).address)}
-
-    @lazy
-    def is_present(self) -> bool:
-        """Whether all of the user's own code has been imported."""
-        return not any(isinstance(value, StandIn) for value in self.own.values())
-
-    @property
-    def can_mirror(self) -> bool:
-        """Whether rewards can be shown as they were told."""
-        return self.direction == "maximize" or not isinstance(self.family, StandIn)
 
     @property
     def can_test(self) -> bool:
         """Whether the family and the threshold have been imported."""
-        return not isinstance(self.family, StandIn) and not isinstance(self.threshold, StandIn)
+        return not {"family", "threshold"} & set(self.missing)
 
     def imported(self) -> Settings:
-        """The same, with the user's own code imported; an error if that fails."""
-        return dataclasses.replace(self, **{kind: present(kind, value) for kind, value in self.own.items()})
+        """The same, with the user's own code imported."""
+        return dataclasses.replace(
+            self, **{kind: KINDS[kind][0].get(each.address) for kind, each in self.missing.items()}
+        )
 
     def sources_now(self) -> dict[str, str]:
-        return {kind: source_digest(value) for kind, value in self.own.items() if not isinstance(value, StandIn)}
+        return {kind: source_digest(value) for kind, value in self.own.items() if kind not in self.missing}
 
     def differences(self, other: Settings) -> dict[str, str]:
         """The settings in which two studies differ, each in words."""
         others = {"sources", "elsewhere"} if self.arms == other.arms else {"sources", "elsewhere", "metadata"}
         found = {}
         for name in [field.name for field in dataclasses.fields(self) if field.name not in others]:
-            mine, given = (getattr(each, name) for each in (self, other))
+            both = [getattr(each, name) for each in (self, other)]
             if name in KINDS:
-                mine, given = mine.address, given.address
-            if mine != given:
-                found[name] = f"{name} is {_words(mine)}, not {_words(given)}"
+                both = [each.address for each in both]
+            if both[0] != both[1]:
+                mine, given = (list(each) if isinstance(each, tuple) else each for each in both)
+                found[name] = f"{name} is {mine}, not {given}"
         return found
 
 
 FIELDS = frozenset(field.name for field in dataclasses.fields(Settings))
-ALONE = [name for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)]
-ALONE.remove("goal")  # it is checked with what belongs to it
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, Items):
-        return value.in_words
-    return str(list(value)) if isinstance(value, tuple) else str(value)
+ALONE = {name: row for name, row in settings_for("study").items() if name in FIELDS and (row.check or row.choices)}
 
 
 def checked_name(name: Any) -> str:
     """A study's name: any string that is not empty or too long, without control characters."""
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InvalidInput(
-            f"a study's name must be printable text of 1 to {LONGEST_NAME} characters, got {shown(name)}."
-        )
+        raise InvalidInput(f"a study's name must be printable text, 1 to {LONGEST_NAME} characters, got {shown(name)}.")
     return name
 
 

@@ -1,7 +1,6 @@
-"""Stand-ins for a user's own family, threshold or policy that has not been imported.
+"""Stand-ins for a user's own family, threshold or policy, which a stored study names, `module:name`.
 
-A stored study names it, `module:name`. Its status, its place in a list and its export need none of the user's code, and
-must not run it; only `ask` and `tell` do.
+Its status, its place in a list and its export need none of that code, and must not run it; only `ask` and `tell` do.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cabai.families import FAMILIES, Family, Gaussian
-from cabai.policies import POLICIES, Policy, Uniform
+from cabai.families import FAMILIES, Gaussian
+from cabai.policies import POLICIES, Uniform
 from cabai.support.registry import Named, Registry
-from cabai.thresholds import THRESHOLDS, Stylized, Threshold
+from cabai.thresholds import THRESHOLDS, Stylized
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,3 @@ def stored(kind: str, text: str) -> Any:
 def is_own(text: str) -> bool:
     """Whether a stored string names a user's own code: `module:name`, perhaps with parameters."""
     return ":" in text.partition("(")[0]
-
-
-def present(kind: str, value: Family | Threshold | Policy) -> Any:
-    """The same, imported if it is a stand-in."""
-    return KINDS[kind][0].get(value.address) if isinstance(value, StandIn) else value

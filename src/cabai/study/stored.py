@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from cabai.errors import NoPull, SourceChanged, StudyStopped
+from cabai.errors import StudyStopped
 from cabai.study.current import CurrentState, Row, Transaction
-from cabai.study.given import Pull, checked_label, checked_worker
+from cabai.study.given import Pull
 from cabai.study.log import tables
 from cabai.study.log.database import Storage, reading
-from cabai.study.log.events import DECISIONS, LIMITS, REOPENING, STOP, Event, check_event
-from cabai.study.rules import amending, asking, telling, warnings
+from cabai.study.log.events import DECISIONS, Event, check_event
+from cabai.study.rules import amending, asking, telling
 from cabai.study.rules import counts as counting
 from cabai.study.settings import Settings
 from cabai.study.state.accounts import Lease
 from cabai.study.study import Study
 from cabai.support.validation import InvalidInput
 
-if TYPE_CHECKING:  # what is only shown is imported when it is: `ask` and `tell` start sooner
-    from cabai.study.show.status import Status
-    from cabai.views.study_view import StudyView
-
-T = TypeVar("T")
 AT_A_TIME = 1000  # events in memory at a time
 AMENDMENT = ("made", "by", "changes", "reopened")
-CHANGES: dict[str, Callable[..., Any]] = {
-    "tell": telling.tell, "tell_counts": counting.tell, "renew": telling.renew, "release": telling.release,
-    "lapse": telling.lapse, "stop": telling.stop, "accept": amending.accept, "amend": amending.amend,
-    "drop": amending.drop, "add_arm": amending.add_arm, "keep_tests": telling.keep_tests,
-    "look": telling.look,  # decide, or stop at a limit, by what was imported
-}  # fmt: skip
+OF_PULL, OF_LEASE = ("id", "arm", "item", "number"), ("asked", "expires", "offers", "worker")  # of a pull under way
 
 
 class StoredStudy(Study):
@@ -48,44 +37,11 @@ class StoredStudy(Study):
         return self._current.settings
 
     def _decided(self) -> tuple[bool, str | None]:
-        ended = self._ended()
-        decides = ended is not None and ended.words in DECISIONS
-        return ended is not None, self.arms[ended.arm] if decides else None  # type: ignore[union-attr, index]
-
-    def _ended(self) -> Event | None:
-        """The event that stopped the study, if it has; without a look at the rest of its log."""
-        ended = None
-        for event in self._current.stops_and_amendments():
-            if event.kind == STOP:
-                ended = event
-            elif ended is not None and ended.words in LIMITS and set(json.loads(event.words or "")) & REOPENING:
-                ended = None  # it was raised
-        return ended
-
-    def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> list[Pull]:
-        asked = asking.Asked(count, checked_worker(worker), checked_label(request, "request"), extra, batch)
-
-        def work(transaction: Transaction) -> tuple[list[Pull], str | None]:
-            leases, why = asking.ask(transaction, asked)
-            return [self._handed(each, transaction.state.settings) for each in leases], why
-
-        pulls, why = self._change(work)
-        if pulls:
-            return pulls
-        if why is not None:
-            raise NoPull(why)
-        raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
-
-    def _handed(self, lease: Lease, settings: Settings) -> Pull:
-        arm, items = settings.arms[lease.arm], settings.items
-        item = None if items is None or lease.item is None else items.id(lease.item)
-        return Pull(f"{self._row.token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
-                    settings.metadata.get(arm), item)  # fmt: skip
+        return decided(self._current.ended(), self.settings)
 
     def _do(self, rule: str, **given: Any) -> Any:
-        return self._change(lambda transaction: CHANGES[rule](transaction, **given))
+        self._prepare()
+        return self._current.change(lambda transaction: CHANGES[rule](transaction, **given))
 
     def _read(self, what: str, **given: Any) -> Any:
         return self._current.look(lambda state: READS[what](self, state, **given))
@@ -112,31 +68,48 @@ class StoredStudy(Study):
                     check_event(event, self.settings)
                 yield event
 
-    def _change(self, work: Callable[[Transaction], T]) -> T:
-        self._prepare()
-        return self._current.change(work)
-
-    def _renewed(self) -> Settings:
-        return self._current.look(lambda state: state.settings)  # type: ignore[no-any-return]
-
     def _prepare(self) -> None:
-        """Import the user's own code of this study; warn, once, if its source has changed."""
-        changed = self._current.import_own()
-        if changed:
-            warning = (
-                f"the source of {', '.join(changed)} has changed since study {self.name!r} was created: the guarantee "
-                "holds only if it still computes the same."
-            )
-            warnings.show([SourceChanged(warning)])
+        self._current.import_own()
 
 
-def status(study: StoredStudy, state: Any) -> Status:
+def decided(ended: Event | None, settings: Settings) -> tuple[bool, str | None]:
+    """Whether a study has stopped, and with which decision."""
+    if ended is None or ended.words not in DECISIONS or ended.arm is None:
+        return ended is not None, None
+    return True, settings.arms[ended.arm]
+
+
+def ask(transaction: Transaction, asked: asking.Asked) -> tuple[list[Pull], str | None]:
+    """The pulls, as they are when they are handed out; if there are none, why not."""
+    leases, why = asking.ask(transaction, asked)
+    return [handed(transaction.row, each, transaction.state.settings) for each in leases], why
+
+
+def handed(row: Row, lease: Lease, settings: Settings) -> Pull:
+    arm, items = settings.arms[lease.arm], settings.items
+    item = None if items is None or lease.item is None else items.id(lease.item)
+    return Pull(f"{row.token}-{lease.number}", arm, lease.number, lease.expires, lease.offers,
+                settings.metadata.get(arm), item)  # fmt: skip
+
+
+CHANGES: dict[str, Callable[..., Any]] = {
+    "ask": ask, "tell": telling.tell, "tell_counts": counting.tell, "renew": telling.renew,
+    "release": telling.release, "lapse": telling.lapse, "stop": telling.stop, "accept": amending.accept,
+    "amend": amending.amend, "drop": amending.drop, "add_arm": amending.add_arm, "keep_tests": telling.keep_tests,
+    "look": telling.look,  # decide, or stop at a limit, by what was imported
+}  # fmt: skip
+
+
+# What is read. What is only shown is imported when it is: `ask` and `tell` start sooner.
+
+
+def status(study: StoredStudy, state: Any) -> Any:
     from cabai.study.show.looking import status_of
 
     return status_of(state, study._row, study._storage.now())
 
 
-def seen(study: StoredStudy, state: Any) -> StudyView:
+def seen(study: StoredStudy, state: Any) -> Any:
     from cabai.views.study_view import StudyView
 
     now, found = study._storage.now(), status(study, state)
@@ -152,13 +125,9 @@ def listed(study: StoredStudy, state: Any) -> Any:
 
 def in_short(study: StoredStudy, state: Any) -> dict[str, Any]:
     """Whether a study has stopped, with which decision, its bill, and how often it was amended."""
-    ended = state.ended
-    decided = ended is not None and ended.words in DECISIONS
-    return {
-        "stopped": ended is not None, "reason": None if ended is None else ended.words,
-        "decision": state.settings.arms[ended.arm] if decided else None, "spent": state.bill,
-        "amended": len(state.amendments),
-    }  # fmt: skip
+    why, (stopped, decision) = state.ended and state.ended.words, decided(state.ended, state.settings)
+    about = {"stopped": stopped, "reason": why, "decision": decision}
+    return about | {"spent": state.bill, "amended": len(state.amendments)}
 
 
 def failures(study: StoredStudy, state: Any) -> dict[str, Any]:
@@ -170,13 +139,11 @@ def failures(study: StoredStudy, state: Any) -> dict[str, Any]:
 
 
 def under_way(study: StoredStudy, state: Any) -> list[dict[str, Any]]:
-    found = []
-    for lease in state.pulls.values():
-        pull = study._handed(lease, state.settings)
-        found.append({"id": pull.id, "arm": pull.arm, "item": pull.item, "number": pull.number,
-                      "asked": lease.asked, "expires": lease.expires, "offers": lease.offers,
-                      "worker": lease.worker})  # fmt: skip
-    return found
+    pulls = [(handed(study._row, lease, state.settings), lease) for lease in state.pulls.values()]
+    return [
+        {name: getattr(pull, name) for name in OF_PULL} | {name: getattr(lease, name) for name in OF_LEASE}
+        for pull, lease in pulls
+    ]
 
 
 def scores(study: StoredStudy, state: Any) -> dict[str, dict[str | int, float]]:

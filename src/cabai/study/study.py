@@ -7,16 +7,19 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from cabai.errors import NoPull, StudyStopped
 from cabai.settings import settings_for
-from cabai.study.given import MOST_PULLS, Pull, amender, checked_label, checked_result, checked_worker, fields
+from cabai.study.given import MOST_PULLS, TOLD, Pull, amender, checked_label, checked_result
 from cabai.study.rules import counts as counting
+from cabai.study.rules.asking import Asked
 from cabai.study.run.loop import run
 from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
+from cabai.study.state.accounts import Point
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, check_kind, optional, shown, whole
+from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -24,10 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cabai.study.show.status import Status
-    from cabai.study.state.accounts import Point
-    from cabai.views.study_view import StudyView
-
-T = TypeVar("T")
 
 
 class Study(ABC):
@@ -47,17 +46,10 @@ class Study(ABC):
 
     What happened, in several forms:
 
-    >>> [(event["kind"], event["arm"]) for event in study.events()][:2]
-    [('ask', 'small'), ('tell', 'small')]
-    >>> [study.observations()[0][name] for name in study.columns[1:4]]
-    ['small', 0.0, 0.02]
-    >>> list(study.to_frame()) == study.columns, study.amendments()
-    (True, [])
-    >>> last = study.history()[-1]
-    >>> last.leader, last.evidence > last.required
-    ('large', True)
-    >>> "large has the largest mean, wrong with probability at most 0.05" in study.report()
-    True
+    >>> study.events()[0]["kind"], study.observations()[0]["arm"], study.amendments(), study.history()[-1].leader
+    ('ask', 'small', [], 'large')
+    >>> list(study.to_frame()) == study.columns, "large has the largest mean" in study.report()
+    (True, True)
     >>> study.plot()
     <Figure size ...>
     """
@@ -72,8 +64,7 @@ class Study(ABC):
         """An attribute that somebody assigns would change nothing that is stored."""
         if not name.startswith("_"):
             raise AttributeError(
-                f"assigning study.{name} has no effect: study.amend(max_cost=...) changes a study's budget, epsilon, "
-                "lease and metadata; its other settings never change."
+                f"assigning study.{name} has no effect: study.amend(...) changes budget, epsilon, lease and metadata."
             )
         super().__setattr__(name, value)
 
@@ -99,18 +90,14 @@ class Study(ABC):
 
     @property
     def stopped(self) -> bool:
-        """Whether the study has ended: with a decision, or without one at a limit or by hand.
-
-        It never continues, unless it stopped at a limit that you raise: see `amend`.
-        """
+        """Whether the study has ended; only an `amend` of the limit at which it stopped makes it continue."""
         return self._decided()[0]
 
     @property
     def decision(self) -> str | None:
         """The arm that is best, wrong with probability at most delta if the threshold is proven for the family.
 
-        None until there is enough evidence. A study that stopped at its budget, or where the certificate of its
-        threshold ends, has no decision; `status().leader` is the best guess.
+        None until there is enough evidence, or if a limit came first: `status().leader` is the best guess.
         """
         return self._decided()[1]
 
@@ -122,22 +109,14 @@ class Study(ABC):
         """What to pull next; with n, a list of n pulls, or fewer if the budget ends.
 
         Each pull is leased to you: it counts as pulled when others ask, and is offered again if it is not told in time.
-        Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or while
-        the results in hand would decide and only earlier ones are missing.
-
-        With `max_cost`, a pull under way reserves its known cost, or the largest cost of its arm so far
-        (docs/workers.md). If the rest does not pay for the arm that the policy chose, no other arm is pulled instead:
-        the study stops as soon as nothing is under way.
-
-        A worker that did not receive the answer asks again with the same `request`, a text of its choice: it gets the
-        pulls under way that were handed out for that request, and no new ones.
+        Raises `StudyStopped` once the study has stopped, and `NoPull` while pulls under way use up the budget, or are
+        all that a decision waits for (docs/workers.md). A worker that did not receive the answer asks again with the
+        same `request`, a text of its choice, and gets the same pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("ask", arms=["a", "b", "c"], family="bernoulli", storage="memory")
-        >>> study.ask().arm
-        'a'
-        >>> [pull.arm for pull in study.ask(2, worker="me")]
-        ['b', 'c']
+        >>> study.ask().arm, [pull.arm for pull in study.ask(2, worker="me")]
+        ('a', ['b', 'c'])
         >>> study.ask(request="the fourth").id == study.ask(request="the fourth").id
         True
         """
@@ -150,27 +129,22 @@ class Study(ABC):
         """Record what a pull returned and what it cost; it is stored durably when this returns.
 
         Telling the same again changes nothing; telling something else raises `AlreadyTold`. You may leave out `cost` if
-        the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no reward.
-        Results count in the order of asking: a result that is told early waits for those of earlier pulls.
+        the study knows it. With `failed="why"`, the cost counts (0 unless given or known) and there is no reward. A
+        result that is told early waits for those of earlier pulls.
 
         >>> from cabai import create_study
         >>> study = create_study("tell", arms=["a", "b"], family="bernoulli", storage="memory")
         >>> first, second = study.ask(2)
         >>> study.tell(first, reward=1, cost=0.02)
         >>> study.tell(second, failed="no answer within a minute", cost=0.01)
-        >>> study.tell(first, reward=1, cost=0.02)  # the same again
-        >>> study.status().spent
-        0.03
         >>> study.tell(first, reward=0, cost=0.02)
         Traceback (most recent call last):
         cabai.errors.AlreadyTold: pull ... was told before with reward=1.0, cost=0.02, which is kept.
         """
-        self._tell([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}])
+        self.tell_many([{"pull": pull, "reward": reward, "cost": cost, "failed": failed}])
 
     def tell_many(self, results: Iterable[Mapping[str, Any]]) -> None:
-        """Tell several pulls in one transaction: all of them, or none if one is refused.
-
-        Each is a dictionary with what `tell` takes: `pull`, and `reward`, `cost` or `failed`.
+        """Tell several pulls, as dictionaries of what `tell` takes: all of them, or none if one is refused.
 
         >>> from cabai import create_study
         >>> study = create_study("tell_many", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -179,43 +153,46 @@ class Study(ABC):
         0.04
         """
         check_kind(results, Iterable, "results must be a list of dictionaries")
-        told = [fields(each) for each in results]
+        self._prepare()
+        told = []
+        for each in results:
+            check_kind(each, Mapping, "each result must be a dictionary with a pull, and reward, cost or failed")
+            check_names(each, TOLD, "field of a result")
+            given = dict(each)
+            pull = given.pop("pull", None)
+            number, id_ = self._number(pull), pull.id if isinstance(pull, Pull) else pull
+            told.append(checked_result(self.settings, **given, number=number, pull=id_))
         if told:
-            self._tell(told)
+            self._do("tell", results=told)
 
     def tell_counts(
         self, counts: Mapping[str, Sequence[Any]], *, period: str | None = None, following: int | None = None
     ) -> dict[str, float]:
         """Record what many pulls of each arm returned in total, as {"a": (pulls, reward, cost), ...}.
 
-        `cost` is the total of these pulls; you may leave it out if the study knows it. A named `period`, such as
-        "2026-11-16 07h", counts once: the same again changes nothing, other counts raise `AlreadyTold`. Tell complete
-        periods only: one that is cut short because of what it returned voids the guarantee. It works for bernoulli and
-        poisson rewards, and tests that look at sums only (docs/amending.md), while nothing asked for is under way.
+        You may leave out `cost`, the total of these pulls, if the study knows it. A named `period`, such as "2026-11-16
+        07h", counts once: other counts raise `AlreadyTold`. Tell complete periods only (docs/amending.md). Nothing
+        asked for may be under way.
 
-        Returns how the policy would divide the next period: shares by arm, of as many pulls as this one had, or of
-        `following` pulls. Empty once the study has stopped.
+        Returns how the policy would divide the next period, of as many pulls or of `following`: shares by arm, or
+        nothing once the study has stopped.
 
         >>> from cabai import create_study
         >>> study = create_study("ads", arms=["red", "blue"], family="bernoulli", costs=[0.1, 0.1], storage="memory")
         >>> shares = study.tell_counts({"red": (1000, 31), "blue": (1000, 52)}, period="Monday")
-        >>> sorted(shares), round(sum(shares.values()), 9)
-        (['blue', 'red'], 1.0)
-        >>> study.status().pulls, study.status().spent
-        (2000, 200.0)
+        >>> sorted(shares), round(sum(shares.values()), 9), study.status().pulls
+        (['blue', 'red'], 1.0, 2000)
         """
         self._prepare()
         when = checked_label(period, "period") or secrets.token_hex(16)  # without a name, it counts once all the same
         if isinstance(counts, Mapping) and not set(counts) <= set(self.arms):  # an arm may have joined
-            self._renewed()
+            self._read("settings")
         sums = counting.read(self.settings, counts)
         most = None if following is None else whole(following, "following", 1, counting.MOST)
         return self._do("tell_counts", sums=sums, period=when, following=most)  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
-        """How the policy would divide that many pulls among the arms, if rewards stay as they were so far.
-
-        Fewer if the rest of `max_pulls`, or of `max_cost` at what pulls have cost so far, does not pay for all.
+        """How the policy would divide that many pulls, or all that the budget allows, if rewards stay as they were.
 
         >>> from cabai import create_study
         >>> study = create_study("split", arms=["a", "b"], family="bernoulli", policy="co", storage="memory")
@@ -223,33 +200,26 @@ class Study(ABC):
         {'a': 500, 'b': 500}
         """
         if self.settings.items is not None:
-            raise InvalidInput(
-                f"study {self.name!r} has items: its race asks for them one by one, so nothing is split."
-            )
+            raise InvalidInput(f"study {self.name!r} has items: its race asks for them one by one: nothing is split.")
         self._prepare()
         return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST))  # type: ignore[no-any-return]
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Give a pull back untried: it is the next to be offered.
+        """Give a pull back untried: it is the next to be offered. Does nothing if the pull has been told.
 
-        Does nothing if the pull has been told. Only the worker that has the pull now may give it back: `LostPull` is
-        raised if it was offered again since `pull` was handed out, or to another worker than `worker`. An id alone does
-        not say who gives it back.
+        Raises `LostPull` if it was offered again since `pull` was handed out, or to another worker than `worker`.
 
         >>> from cabai import create_study
         >>> study = create_study("release", arms=["a", "b"], family="bernoulli", storage="memory")
         >>> pull = study.ask()
         >>> study.release(pull)
-        >>> again = study.ask()
-        >>> again.id == pull.id, again.offers
-        (True, 2)
+        >>> study.ask().offers
+        2
         """
         self._lease("release", pull, worker)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Renew the lease of a pull that is still being tried; `run` does so by itself.
-
-        Does nothing if the pull has been told. Raises `LostPull` if another worker has it now, as `release` does.
+        """Renew the lease of a pull that is still being tried; `run` does so. Refused and ignored as in `release`.
 
         >>> from cabai import create_study
         >>> study = create_study("renew", arms=["a", "b"], family="bernoulli", lease=60, storage="memory")
@@ -259,26 +229,24 @@ class Study(ABC):
         self._lease("renew", pull, worker)
 
     def stop(self) -> None:
-        """End the study by hand, for good and without a decision.
+        """End the study by hand, for good and without a decision. Does nothing if it has stopped already.
 
-        Does nothing if it has stopped already. Pulls under way may still be told: they are on the bill, and marked
-        late.
+        Pulls under way may still be told: they are on the bill, and marked late.
 
         >>> from cabai import create_study
         >>> study = create_study("stop", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
         >>> study.tell(study.ask(), reward=1)
         >>> study.stop()
-        >>> study.status().sentence
-        'Undecided: a leads, but nothing is proven. Stopped by hand; 1 spent.'
+        >>> study.stopped, study.decision
+        (True, None)
         """
         self._do("stop")
 
     def accept(self, *, epsilon: float | None = None, by: str | None = None) -> None:
         """Take what is proven about the leader as the decision: it is at most `status().within` worse than the best.
 
-        The statement holds at all times, so the decision is wrong with probability at most delta; at most 2 delta in a
-        champion race, or with a `reserve`, which decide by another test. `epsilon` is the most that you accept; more is
-        an error. `by` is kept in the log. Does nothing if the study has decided.
+        It is wrong with probability at most delta; in a champion race, or with a `reserve`, at most 2 delta. `epsilon`
+        is the most that you accept; more is an error. Does nothing if the study has decided.
 
         >>> from cabai import create_study
         >>> study = create_study("accept", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory", seed=1)
@@ -303,40 +271,32 @@ class Study(ABC):
 
         The guarantee is unchanged (docs/amending.md). A study that stopped at its budget continues if the new one
         allows it; one that has ended otherwise accepts only new metadata. `epsilon` can be raised, which may decide at
-        once (not in a champion race: see `accept`). `metadata` changes the arms that it names; None removes an arm's
-        metadata. `by` is kept in the log, see `amendments`; the default is the user and the machine.
+        once. `metadata` changes the arms that it names; None removes an arm's. `by` is kept in the log, see
+        `amendments`; the default is the user and the machine.
 
         >>> from cabai import create_study
         >>> study = create_study("amend", arms=["a", "b"], family="bernoulli", max_pulls=1, storage="memory")
         >>> study.tell(study.ask(), reward=1, cost=0.02)
-        >>> study.stopped
-        True
         >>> study.amend(max_pulls=100)
-        >>> study.stopped
-        False
+        >>> study.stopped, study.amendments()[0]["reopened"]
+        (False, 'max_pulls')
         """
         given = {"max_cost": max_cost, "max_pulls": max_pulls, "epsilon": epsilon, "lease": lease, "metadata": metadata}
-        self._amend({name: value for name, value in given.items() if value is not None}, by)
-
-    def _amend(self, given: dict[str, Any], by: str | None = None) -> None:
-        if not given:
+        rows = settings_for("amend")
+        values = {name: rows[name].checked(value) for name, value in given.items() if value is not None}
+        if not values:
             raise InvalidInput("amend needs something to change: max_cost, max_pulls, epsilon, lease or metadata.")
-        values = {name: settings_for("amend")[name].checked(value) for name, value in given.items()}
-        if "metadata" in values:
-            if not isinstance(values["metadata"], Mapping):
-                raise InvalidInput(
-                    f"metadata must be a dictionary with names of arms as keys, got {shown(values['metadata'])}."
-                )
-            values["metadata"] = checked_metadata(values["metadata"])
+        if metadata is not None:
+            check_kind(metadata, Mapping, "metadata must be a dictionary with names of arms as keys")
+            values["metadata"] = checked_metadata(metadata)
         self._do("amend", **values, by=amender(by))
 
     def drop(self, arm: str, *, by: str | None = None) -> None:
         """Drop an arm by hand: it is not pulled any more and cannot be the decision.
 
-        The decision is then about "the arms still in", and needs more evidence (docs/amending.md). With a `reserve`, it
-        is wrong with probability at most delta, as before; without one, at most 2 delta. The arm's pulls under way are
-        withdrawn: if they are told, they are paid, and count nowhere. Not with policies that drop arms themselves (co,
-        racing), nor with items. Two arms must be left. Does nothing if the arm was dropped by hand before.
+        The decision is then about "the arms still in": with a `reserve`, it is wrong with probability at most delta, as
+        before; without one, at most 2 delta (docs/amending.md). Pulls of the arm that are under way are paid if they
+        are told, and count nowhere. Not with policies that drop arms themselves (co, racing), nor with items.
 
         >>> from cabai import create_study
         >>> study = create_study("drop", arms=["a", "b", "c"], family="bernoulli", reserve=0.1, storage="memory")
@@ -347,10 +307,7 @@ class Study(ABC):
         self._do("drop", arm=arm, by=amender(by))
 
     def add_arm(self, arm: str, *, cost: float | None = None, metadata: Any = None, by: str | None = None) -> None:
-        """Add an arm to a study that was created with a `reserve`, a share of delta for such arms.
-
-        The study pulls it at once, and chooses its pulls like all others; the other arms' results count as before.
-        `cost` is its mean cost, if the study knows those of the others.
+        """Add an arm to a study that was created with a `reserve`; `cost` is its mean cost, if those are known.
 
         >>> from cabai import create_study
         >>> study = create_study("add_arm", arms=["a", "b"], family="bernoulli", reserve=0.1, storage="memory")
@@ -358,16 +315,13 @@ class Study(ABC):
         >>> study.arms
         ('a', 'b', 'new')
         """
-        if not isinstance(arm, str):
-            raise InvalidInput(f"an arm's name must be a string, got {shown(arm)}.")
+        check_kind(arm, str, "an arm's name must be a string")
         paid, kept = None if cost is None else amount(cost, "cost"), checked_metadata({arm: metadata})[arm]
         self._do("add_arm", arm=arm, cost=paid, metadata=kept, by=amender(by))
 
     def amendments(self) -> list[dict[str, Any]]:
-        """Every amendment, the oldest first: when, by whom, and what it changed (from, to).
-
-        `reopened` says why the study had stopped, if the amendment made it continue.
-        """
+        """Every amendment, the oldest first: when it was made, by whom, its changes (from, to), and `reopened`: why the
+        study had stopped, if the amendment made it continue."""
         return self._read("amendments")  # type: ignore[no-any-return]
 
     def run(
@@ -383,19 +337,17 @@ class Study(ABC):
         """Call `test` on the arms that the study chooses, until the study stops.
 
         `test(arm)` tries an arm and returns (reward, cost), or only the reward if costs are known. In a study with
-        items it is `test(arm, item)`, with the item's id.
+        items it is `test(arm, item)`, with the item's id. `workers` of them run at a time, in threads; async ones are
+        awaited together.
 
-        `workers` tests run at a time, in threads; async ones are awaited together. A trial that fails (a time-out, a
-        broken connection) is a failed pull; after `max_failures` in a row for one arm the run ends with `RunFailed`. A
-        wrong test ends the run at once: its pull is given back and its exception is raised as it is. For an illegal
-        result, `RunFailed` is raised, and the pull is kept as failed. `catch` names the exceptions that are failures of
-        the trial; by default, all but those of a wrong program, such as NameError, AttributeError, TypeError and
-        ImportError.
+        A trial that fails (a time-out, a broken connection) is a failed pull; after `max_failures` in a row for one arm
+        the run ends with `RunFailed`, as after an illegal result. A wrong test ends the run at once: its pull is given
+        back and its exception is raised as it is. `catch` names the exceptions of trials that fail: by default, all but
+        those of a wrong program, such as NameError and TypeError.
 
-        On Ctrl-C, the run waits for the tests under way; on a second Ctrl-C it leaves them and gives their pulls back.
-        You can run the study again. A line on stderr says how it stands: on a terminal the last one, elsewhere one per
-        minute. If `progress` is given, it is called after each pull instead. With `page=True` you can watch the study
-        in a browser, at an address that is printed (extra `server`).
+        On Ctrl-C, the run waits for the tests under way; on a second one it gives their pulls back. You can run the
+        study again. A line on stderr says how it stands; if `progress` is given, it is called after each pull instead.
+        With `page=True` you can watch the study in a browser, at an address that is printed (extra `server`).
 
         >>> from cabai import create_study
         >>> study = create_study("run", arms=["small", "large"], family="bernoulli", storage="memory")
@@ -416,18 +368,12 @@ class Study(ABC):
             return run(self, try_once, workers=workers, max_failures=max_failures, catch=catch, progress=progress)
 
     def status(self) -> Status:
-        """What is known now: every arm, the progress, the bill, and the decision.
-
-        `status.progress` is the share of the expected bill that is paid, and `status.forecast` what is still to come,
-        in money and time, as a range that holds in about 80 % of cases. No decision depends on them.
+        """What is known now: every arm, the progress, the bill, what is still to come, and the decision.
 
         >>> from cabai import create_study
         >>> study = create_study("status", arms=["a", "b"], family="bernoulli", storage="memory")
         >>> study.tell(study.ask(), reward=1, cost=0.02)
-        >>> status = study.status()
-        >>> status.leader, status.pulls, status.spent
-        ('a', 1, 0.02)
-        >>> print(status)
+        >>> print(study.status())
         status: bernoulli, maximize, delta 0.05, policy top-two, threshold contrast
         arm  pulls  mean  0.95 interval  mean cost  spent
         a        1  1.00   0.01 to 1.00       0.02   0.02  leads
@@ -437,10 +383,10 @@ class Study(ABC):
         return self._read("status")  # type: ignore[no-any-return]
 
     def history(self) -> list[Point]:
-        """How the study went: a few hundred points at most, however many results there are.
+        """How the study went, in a few hundred points at most.
 
         Each has told (results so far), time, spent, arms (still in play), leader, rival, lead (of the one over the
-        other), evidence, required and progress. There are fewer where results come within milliseconds of each other.
+        other), evidence, required and progress.
         """
         return self._read("history")  # type: ignore[no-any-return]
 
@@ -470,9 +416,7 @@ class Study(ABC):
         return OBSERVATION if self.settings.items is None else OF_AN_ITEM
 
     def scores(self) -> dict[str, dict[str | int, float]]:
-        """In a study with items, every known score, by arm and by the item's id.
-
-        A failed evaluation has the score that it counts as.
+        """In a study with items, every known score, by arm and by the item's id, as failed evaluations count.
 
         >>> from cabai import create_study
         >>> study = create_study("scores", arms=["a", "b"], items=["x", "y"], costs=[1, 1], seed=1, storage="memory")
@@ -491,10 +435,7 @@ class Study(ABC):
         return frame
 
     def report(self, file: str | os.PathLike[str] | None = None) -> str:
-        """The study as one HTML page that needs no other files: the question, the assumptions, the bill, the decision.
-
-        Returns the page, and writes it to `file` if you name one.
-        """
+        """The study as one HTML page that needs no other files, which is written to `file` if you name one."""
         from cabai.views.rendering import report
 
         check_kind(file, (str, os.PathLike, type(None)), "file must be a path")
@@ -504,7 +445,7 @@ class Study(ABC):
             "known costs": costs and ", ".join(f"{cost:g}" for cost in costs), "seed": self.settings.seed,
             "score of a failed evaluation": None if failed is None else f"{failed:g}",
         }  # fmt: skip
-        page = report(self._seen(), more, __version__)
+        page = report(self._read("seen"), more, __version__)
         if path is not None:
             write_whole(path, page.encode())
         return page
@@ -514,12 +455,12 @@ class Study(ABC):
         optional("matplotlib")
         from cabai.plots import study_figure
 
-        return study_figure(self._seen())
+        return study_figure(self._read("seen"))
 
     def _repr_html_(self) -> str | None:
         from cabai.views.rendering import notebook
 
-        return notebook(self._seen())
+        return notebook(self._read("seen"))
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, arms={list(self.arms)}, storage={self.storage!r})"
@@ -535,49 +476,36 @@ class Study(ABC):
 
     @abstractmethod
     def _read(self, what: str, **given: Any) -> Any:
-        """What is known of the study now: one of `stored.READS`."""
+        """What is known of the study now, at one moment: one of `stored.READS`."""
 
     @abstractmethod
     def _do(self, rule: str, **given: Any) -> Any:
         """Change the study by a rule: one of `stored.CHANGES`."""
 
     @abstractmethod
-    def _ask(
-        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
-    ) -> list[Pull]:
-        """With items, this many may be under way in addition to the usual number: those whose
-        result is known but not told. As a `batch`, all are of one arm, of which nothing else is under way."""
-
-    @abstractmethod
-    def _renewed(self) -> Settings:
-        """The settings that the study has now."""
-
-    @abstractmethod
     def _prepare(self) -> None:
         """Import the user's own code of this study, if it is used here."""
 
-    def _tell(self, results: Iterable[dict[str, Any]]) -> None:
-        self._prepare()
-        checked = []
-        for given in results:
-            pull = given.pop("pull")
-            number, id_ = self._number(pull), pull.id if isinstance(pull, Pull) else pull
-            checked.append(checked_result(self.settings, **given, number=number, pull=id_))
-        self._do("tell", results=checked)
+    def _ask(
+        self, count: int, worker: str | None, request: str | None = None, *, extra: int = 0, batch: bool = False
+    ) -> list[Pull]:
+        asked = Asked(count, checked_label(worker, "worker", 0), checked_label(request, "request"), extra, batch)
+        pulls, why = self._do("ask", asked=asked)
+        if not pulls and why is not None:
+            raise NoPull(why)
+        if not pulls:
+            raise StudyStopped(f"study {self.name!r} has stopped: there is nothing left to pull.")
+        return pulls  # type: ignore[no-any-return]
 
     def _lease(self, rule: str, pull: Pull | str, worker: str | None) -> None:
         self._number(pull)
         given = {"pull": pull.id, "offers": pull.offers} if isinstance(pull, Pull) else {"pull": pull}
-        self._do(rule, **given, worker=checked_worker(worker))
+        self._do(rule, **given, worker=checked_label(worker, "worker", 0))
 
-    def _number(self, pull: Pull | str) -> int:
+    def _number(self, pull: Any) -> int:
         """The number of a pull of this study, from the pull or its id."""
         given = pull.id if isinstance(pull, Pull) else pull
         found = self._ids.fullmatch(given) if isinstance(given, str) else None
         if found is None:
             raise InvalidInput(f"{given!r} is not the id of a pull of study {self.name!r}.")
         return int(found[1])
-
-    def _seen(self) -> StudyView:
-        """What pages and reports show, at one moment."""
-        return self._read("seen")  # type: ignore[no-any-return]

@@ -80,7 +80,7 @@ def study_rows(study: Any) -> tuple[Rows, str]:
         raise InvalidInput(
             f"study {study.name!r} has items: its scores are reused with cabai.evaluate(..., reuse=...)."
         )
-    joined = study._renewed().joined
+    joined = study._read("settings")[0].joined
     if joined:
         raise InvalidInput(
             f"arm {joined[0]!r} joined study {study.name!r} later, perhaps because of what others had returned: its "

@@ -44,7 +44,7 @@ class Look:
     def listed(self, row: Row) -> dict[str, Any]:
         """What a list shows of a study: of its status, what takes no tests in addition to the study's own."""
         state, remaining, leader = self.state, self.remaining, None if self.leader is None else self.names[self.leader]
-        progress = 0.0 if state.shows and not self.settings.spends_budget else None
+        progress = 0.0 if state.shows and not self.settings.policy.spends_budget else None
         if state.ended is not None or remaining is not None:
             progress = 1.0 if remaining is None else state.progress(remaining)
         return {

@@ -74,7 +74,8 @@ class Evidence(Accounts):
     def counted(self, a: int) -> tuple[int, int, float | None]:
         """The pulls of arm a that count, those that wait, and the mean of the first."""
         arm, settings = self.ordered.arms[a], self.settings
-        mean = float(settings.shown(arm["mean"])) if arm["pulls"] and settings.can_mirror else None
+        can_show = arm["pulls"] and (settings.direction == "maximize" or "family" not in settings.missing)
+        mean = float(settings.shown(arm["mean"])) if can_show else None
         return int(arm["pulls"]), int(self.told_view.arms[a]["pulls"] - arm["pulls"]), mean
 
     def is_excluded(self, a: int) -> bool:
@@ -92,7 +93,7 @@ class Evidence(Accounts):
         return [Claim(leader, a, float(self.rules["epsilon"]), *self.pair(leader, a)) for a in rivals]
 
     def estimate(self) -> Remaining | None:
-        return None if self.settings.spends_budget else progress.of_sampled(self, self.claims())  # it never decides
+        return None if self.settings.policy.spends_budget else progress.of_sampled(self, self.claims())  # never decides
 
     def lead(self, b: int, a: int) -> float | None:
         arms = self.ordered.arms

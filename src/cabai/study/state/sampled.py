@@ -112,7 +112,7 @@ class SampledState(Evidence):
 
     @property
     def unbeaten(self) -> NDArray[Any]:
-        return self.here if self.settings.spends_budget else self.in_play
+        return self.here if self.settings.policy.spends_budget else self.in_play
 
     # Events.
 
@@ -366,7 +366,7 @@ class SampledState(Evidence):
         for view in self.views:
             self._forget(view)
             view.run["rival"] = -1
-            if self.settings.spends_budget:  # a new plan, in which arms that were dropped are back
+            if self.settings.policy.spends_budget:  # a new plan, in which arms that were dropped are back
                 view.arms["in_play"], view.run["left"] = self.here, np.count_nonzero(self.here)
                 view.find_leader()
 
