@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import random
 import signal
@@ -138,28 +137,25 @@ def variance_of(family: str | cabai.families.Family) -> float:
 def drawer(instance: cabai.Instance, seed: int, trajectory: int):
     """draw(arm) -> (reward, cost): the draws that trajectory of a simulation sees, one at a time."""
     from cabai.core.compiling import compiled
-    from cabai.simulation.truth import DRAWS, open_streams, truth_of
+    from cabai.simulation.truth import DRAWS
 
-    truth = truth_of(instance)
-    compiled(open_streams)(truth, np.uint64(seed), np.uint64(trajectory))
+    truth, _ = opened(instance, seed, trajectory)
     reward, cost = compiled(instance.drawing), compiled(DRAWS[instance.cost_model])
     return lambda arm: (instance.family.unscaled(reward(truth[arm])), cost(truth[arm]))
 
 
-def coin_stream(instance: cabai.Instance, seed: int, trajectory: int) -> np.uint64:
-    """Where run.stream starts in that trajectory of a simulation."""
+def opened(instance: cabai.Instance, seed: int, trajectory: int) -> tuple[np.ndarray, np.uint64]:
+    """The truth with the streams of that trajectory of a simulation, and where run.stream starts in it."""
     from cabai.core.compiling import compiled
     from cabai.simulation.truth import open_streams, truth_of
 
-    return np.uint64(compiled(open_streams)(truth_of(instance), np.uint64(seed), np.uint64(trajectory)))
+    truth = truth_of(instance)
+    return truth, np.uint64(compiled(open_streams)(truth, np.uint64(seed), np.uint64(trajectory)))
 
 
-def coins(instance: cabai.Instance, seed: int, trajectory: int):
-    """coin() -> a number in [0, 1): those that the policy of that trajectory draws, one after the other."""
-    from cabai.core.compiling import compiled
-    from cabai.support import streams
-
-    start, step = int(coin_stream(instance, seed, trajectory)), int(streams.GOLDEN)
-    mix, unit = compiled(streams.mix), compiled(streams.unit)
-    states = ((start + n * step) % 2**64 for n in itertools.count(1))
-    return lambda: unit(np.uint64(mix(np.uint64(next(states)))))
+def differing(a: cabai.results.Runs, b: cabai.results.Runs) -> float:
+    """The share of trajectories that are not the same to the bit."""
+    differ = np.zeros(len(a), bool)
+    for name in ("decisions", "costs", "steps", "pulls", "path"):
+        differ |= (getattr(a, name) != getattr(b, name)).reshape(len(differ), -1).any(axis=1)
+    return float(differ.mean())

@@ -15,7 +15,6 @@ from cabai.families import family_of, mirror_image
 from cabai.thresholds import bets, tilts
 
 FAMILIES = ["gaussian(variance=0.3)", "bernoulli", "poisson", "exponential"]
-ALONE = 1.0, 0, 0.0, 0.0  # for `contrast.log_e`: no other sample
 
 # --- From the definition, in numbers of 53 bits (float), of 64 (np.longdouble) or of as many as mpmath is set to (mpf)
 

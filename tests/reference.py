@@ -1,38 +1,22 @@
 """A slow, plain reference of the policies, to compare the package with.
 
-Written from the specification alone, without a look at the package's source. Nothing is incremental: every round
-computes everything again from (t, N, R, C) and each arm's first reward. Arms are numbered from 0, logarithms are
-natural, and every tie goes to the lowest index.
+Written from the specification and from the papers' listings and their cost forms, without a look at the package's
+source. Nothing is incremental but what the listings themselves keep from round to round (sums of shares, weights,
+losses): every round computes all else again from (t, N, R, C) and each arm's first reward. Arms are numbered from 0,
+logarithms are natural, and every tie goes to the lowest index.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 from mpmath import mp, mpf
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq, linprog, minimize_scalar
 from scipy.special import zeta
 
 BERNOULLI_LIKE = ("bernoulli", "bounded")
-
-
-@dataclass
-class Result:
-    """One run. `decision` is None if `max_pulls` came first."""
-
-    pulls_in_order: list[int]
-    decision: int | None
-    N: list[int]
-    R: list[float]
-    C: list[float]
-    first: list[float]
-    total_cost: float
-    # For each pull: how far the chosen arm's score was from the next best one; infinite where none are compared. Near 0
-    # the choice hangs on rounding, and another correct implementation may choose otherwise.
-    margins: list[float] = field(default_factory=list)
 
 
 def x_minus_log1p(x: float) -> float:
@@ -46,10 +30,8 @@ def x_minus_log1p(x: float) -> float:
     return r * x - 2.0 * r**3 * tail
 
 
-def relative_entropy(p: float, q: float, step: float | None = None) -> float:
-    """p log(p/q) + q - p for p, q >= 0; `step` is q - p, where the caller knows it more accurately."""
-    if step is None:
-        step = q - p
+def relative_entropy(p: float, q: float, step: float) -> float:
+    """p log(p/q) + q - p for p, q >= 0; `step` is q - p."""
     if p == 0.0:
         return q  # 0 log 0 = 0
     if q <= 0.0:
@@ -59,35 +41,30 @@ def relative_entropy(p: float, q: float, step: float | None = None) -> float:
     return p * math.log(p / q) + step
 
 
-def divergence(family: str, p: float, q: float, variance: float = 1.0) -> float:
-    """d(p, q) in nats, from mean p to mean q."""
+def divergence(
+    family: str, p: float, q: float, variance: float = 1.0, step: float | None = None, rest: float | None = None
+) -> float:
+    """d(p, q) in nats, from mean p to mean q; `step` is q - p and `rest` 1 - q, if they are known more accurately."""
+    if step is None:
+        step = q - p
     if family == "gaussian":
-        return (p - q) ** 2 / (2.0 * variance)
+        return step**2 / (2.0 * variance)
     if family in BERNOULLI_LIKE:
-        # The two "q - p" terms, q - p and (1-q) - (1-p), add up to 0.
-        return relative_entropy(p, q, q - p) + relative_entropy(1.0 - p, 1.0 - q, p - q)
+        # The two steps that a relative entropy adds are opposite.
+        return relative_entropy(p, q, step) + relative_entropy(1.0 - p, 1.0 - q if rest is None else rest, -step)
     if family == "poisson":
-        return relative_entropy(p, q)
-    return math.inf if q <= 0.0 else x_minus_log1p((p - q) / q)
+        return relative_entropy(p, q, step)
+    return math.inf if q <= 0.0 else x_minus_log1p(-step / q)
 
 
 def to_mixture(family: str, best: float, other: float, x: float, variance: float = 1.0) -> tuple[float, float]:
     """(d(best, m), d(other, m)) at m = (best + x other)/(1 + x), accurate also when the two means are close."""
-    gap = best - other
-    m = (best + x * other) / (1.0 + x)
-    down = -gap * (x / (1.0 + x))  # m - best
-    up = gap / (1.0 + x)  # m - other
-    if family == "gaussian":
-        return down**2 / (2.0 * variance), up**2 / (2.0 * variance)
-    if family in BERNOULLI_LIKE:
-        rest = ((1.0 - best) + x * (1.0 - other)) / (1.0 + x)  # 1 - m
-        return (
-            relative_entropy(best, m, down) + relative_entropy(1.0 - best, rest, -down),
-            relative_entropy(other, m, up) + relative_entropy(1.0 - other, rest, -up),
-        )
-    if family == "poisson":
-        return relative_entropy(best, m, down), relative_entropy(other, m, up)
-    return x_minus_log1p(-down / m), x_minus_log1p(-up / m)
+    gap, m = best - other, (best + x * other) / (1.0 + x)
+    rest = ((1.0 - best) + x * (1.0 - other)) / (1.0 + x)
+    return (
+        divergence(family, best, m, variance, -gap * (x / (1.0 + x)), rest),
+        divergence(family, other, m, variance, gap / (1.0 + x), rest),
+    )
 
 
 def g(family: str, best: float, other: float, x: float, variance: float = 1.0) -> float:
@@ -98,40 +75,29 @@ def g(family: str, best: float, other: float, x: float, variance: float = 1.0) -
 
 def _root_of_increasing(f: Callable[[float], float], start: float, ceiling: float = math.inf) -> float:
     """The root of an increasing function of a real, looked for outwards from `start`, not beyond `ceiling`."""
-    at_start = f(start)
-    if at_start == 0.0 or (at_start < 0.0 and start >= ceiling):
-        return start
-    width = 1.0
-    low = high = start
-    if at_start < 0.0:
-        while f(high) < 0.0:
-            low, high, width = high, min(high + width, ceiling), 2.0 * width
-            if low == high:
-                return high
-    else:
-        while f(low) > 0.0:
-            low, high, width = low - width, low, 2.0 * width
-            if low < -700.0:
-                raise ArithmeticError("no root found")
+    low, high, width = start, start, 1.0
+    while f(high) < 0.0:
+        if high >= ceiling:
+            return high
+        low, high, width = high, min(high + width, ceiling), 2.0 * width
+    while f(low) > 0.0:
+        low, high, width = low - width, low, 2.0 * width
     return brentq(f, low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
 
 
-def optimum(
-    family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0
-) -> tuple[list[float], float]:
-    """(x, y*): pulls of each arm per pull of the best one (x_best = 1), and y*. The best mean must be unique.
+def shares(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> list[float]:
+    """Optimal cost shares: proportional to c_a x_a or, of arms tied for the best, to sqrt(c_a).
 
-    y* solves  sum_a c_a d(mu_1, m_a) / (c_1 d(mu_a, m_a)) = 1  with m_a = (mu_1 + x_a mu_a)/(1 + x_a), g_a(x_a) = y*.
+    x_a are the pulls for each pull of the best arm: g_a(x_a) = y*, which solves
+    sum_a c_a d(mu_1, m_a) / (c_1 d(mu_a, m_a)) = 1  with m_a = (mu_1 + x_a mu_a)/(1 + x_a).
     The search runs over u = log x of the runner-up, the arm whose g is the lowest at each x: y = g_runner-up(x), and
     every other x_a(y) lies in (0, x].
     """
     best = _leader(means)
     rivals = [a for a in range(len(means)) if a != best]
     runner_up = max(rivals, key=lambda a: (means[a], -a))
-    if means[runner_up] == means[best]:
-        raise ValueError("the best mean is tied: no unique optimum")
 
-    def ratios(u: float) -> tuple[list[float], float]:
+    def ratios(u: float) -> list[float]:
         y = g(family, means[best], means[runner_up], math.exp(u), variance)
         x = [1.0] * len(means)
         for a in rivals:
@@ -143,26 +109,19 @@ def optimum(
                     return g(family, means[best], means[a], math.exp(v), variance) / y - 1.0
 
                 x[a] = math.exp(_root_of_increasing(excess, u, ceiling=u))
-        return x, y
+        return x
 
     def balance(u: float) -> float:
-        x, _ = ratios(u)
-        total = 0.0
+        total, x = 0.0, ratios(u)
         for a in rivals:
             from_best, from_other = to_mixture(family, means[best], means[a], x[a], variance)
             total += costs[a] * from_best / (costs[best] * from_other)
         return math.log(total)
 
-    return ratios(_root_of_increasing(balance, 0.0))
-
-
-def shares(family: str, means: Sequence[float], costs: Sequence[float], variance: float = 1.0) -> list[float]:
-    """Optimal cost shares: proportional to c_a x_a or, of arms tied for the best, to sqrt(c_a)."""
-    top = max(means)
-    if sum(mean == top for mean in means) > 1:
-        weights = [math.sqrt(c) if mean == top else 0.0 for mean, c in zip(means, costs, strict=True)]
+    if means[runner_up] == means[best]:
+        weights = [math.sqrt(c) if mean == means[best] else 0.0 for mean, c in zip(means, costs, strict=True)]
     else:
-        x, _ = optimum(family, means, costs, variance)
+        x = ratios(_root_of_increasing(balance, 0.0))
         weights = [c * x_a for c, x_a in zip(costs, x, strict=True)]
     total = math.fsum(weights)
     return [w / total for w in weights]
@@ -236,11 +195,6 @@ def log_evalue(
     return log_mixture(family, n_b, r_b, f_b, variance) + log_mixture(family, n_a, r_a, f_a, variance) - l0
 
 
-def beta_paper(t: int, delta: float, arms: int, alpha: float = 1.0, B: float | None = None) -> float:
-    """log(B t^alpha / delta), B = 2K at alpha = 1."""
-    return math.log(2.0 * arms if B is None else B) + alpha * math.log(t) - math.log(delta)
-
-
 def h(u: float) -> float:
     """u - log u."""
     return u - math.log(u)
@@ -274,12 +228,11 @@ def mixture_C_gaussian(x: float) -> float:
         inner = 2.0 * l_ - 2.0 * l_ * math.log(4.0 * l_) + math.log(zeta(2.0 * l_)) - math.log1p(-l_) / 2.0
         return (inner + x) / l_
 
-    points = [0.5 + 0.5 * (k + 1) / 2001 for k in range(2000)]  # strictly inside (1/2, 1); both ends are infinite
-    k = min(range(len(points)), key=lambda k: value(points[k]))
-    low = points[k - 1] if k > 0 else 0.5 + 1e-12
-    high = points[k + 1] if k + 1 < len(points) else 1.0 - 1e-15
-    found = minimize_scalar(value, bounds=(low, high), method="bounded", options={"xatol": 1e-12, "maxiter": 1000})
-    return min(float(found.fun), value(points[k]))
+    points = [0.5 + 0.5 * k / 2001 for k in range(1, 2001)]  # strictly inside (1/2, 1); both ends are infinite
+    near = min(points, key=value)
+    bounds = max(near - 1e-3, 0.5 + 1e-12), min(near + 1e-3, 1.0 - 1e-15)
+    found = minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 1e-12, "maxiter": 1000})
+    return min(float(found.fun), value(near))
 
 
 @cache
@@ -289,62 +242,42 @@ def mixture_constant(family: str, delta: float, arms: int) -> float:
     return 2.0 * mixture_C_gaussian(x) if family == "gaussian" else 2.0 * mixture_T(x)
 
 
-def beta_mixture_pairwise(n_a: int, n_b: int, delta: float, arms: int, family: str) -> float:
-    """The form for one pair, in place of t the pulls of its two arms."""
-    factor, start = (2.0, 4.0) if family == "gaussian" else (3.0, 1.0)
-    of_pulls = sum(math.log(start + math.log(n)) for n in (n_a, n_b))
-    return mixture_constant(family, delta, arms) + factor * of_pulls
-
-
-def beta(threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None) -> float:
-    """beta(t, delta) of a threshold that is a curve in t."""
+def beta(
+    threshold: str, t: int, delta: float, arms: int, family: str, parameters: dict | None = None,
+    pair: tuple[float, float] | None = None,
+) -> float:  # fmt: skip
+    """beta(t, delta) of a threshold that is a curve in t; for `paper`, log(B t^alpha / delta). The mixture also has a
+    form for one pair, of the pulls of its two arms."""
     if threshold == "paper":
-        return beta_paper(t, delta, arms, **(parameters or {}))
+        given = {"alpha": 1.0, "B": 2.0 * arms} | (parameters or {})
+        return math.log(given["B"]) + given["alpha"] * math.log(t) - math.log(delta)
     if threshold == "stylized":
         return math.log((1.0 + math.log(t)) / delta)
     if threshold == "kt":
         return math.log(2.0 * t * (arms - 1)) - math.log(delta)
-    factor, start = (4.0, 4.0) if family == "gaussian" else (6.0, 1.0)
-    return mixture_constant(family, delta, arms) + factor * math.log(start + math.log(t / 2.0))
+    factor, start = (2.0, 4.0) if family == "gaussian" else (3.0, 1.0)
+    of_pulls = sum(math.log(start + math.log(n)) for n in pair or (t / 2, t / 2))
+    return mixture_constant(family, delta, arms) + factor * of_pulls
 
 
-def _last_within(inside: Callable[[float], bool], start: float, end: float) -> float:
-    """Bisection down to neighbouring floats: where `inside` (true at start) stops being true on the way to `end`."""
-    if inside(end):
-        return end
-    while True:
-        middle = start + (end - start) / 2.0
-        if middle in (start, end):
-            return start
-        if inside(middle):
-            start = middle
-        else:
-            end = middle
-
-
-def upper_end(family: str, n: int, mean: float, level: float, variance: float = 1.0) -> float:
-    """The largest q with N d(mean, q) <= beta."""
+def interval_end(family: str, n: int, mean: float, level: float, variance: float = 1.0, *, upper: bool) -> float:
+    """The largest or smallest q with N d(mean, q) <= beta: by bisection, down to neighbouring floats."""
     if family == "gaussian":
-        return mean + math.sqrt(2.0 * variance * level / n)
+        return mean + (1 if upper else -1) * math.sqrt(2.0 * variance * level / n)
 
     def inside(q: float) -> bool:
         return n * divergence(family, mean, q, variance) <= level
 
-    if family in BERNOULLI_LIKE:
-        return _last_within(inside, mean, 1.0)
-    far = 2.0 * mean + 1.0
-    while inside(far):
-        far *= 2.0
-        if math.isinf(far):
-            return math.inf
-    return _last_within(inside, mean, far)
-
-
-def lower_end(family: str, n: int, mean: float, level: float, variance: float = 1.0) -> float:
-    """The smallest q with N d(mean, q) <= beta."""
-    if family == "gaussian":
-        return mean - math.sqrt(2.0 * variance * level / n)
-    return _last_within(lambda q: n * divergence(family, mean, q, variance) <= level, mean, 0.0)
+    last, end = mean, (1.0 if family in BERNOULLI_LIKE else 2.0 * mean + 1.0) if upper else 0.0
+    while inside(end):
+        if not upper or family in BERNOULLI_LIKE:
+            return end
+        end *= 2.0
+        if math.isinf(end):
+            return end
+    while (middle := last + (end - last) / 2.0) not in (last, end):
+        last, end = (middle, end) if inside(middle) else (last, middle)
+    return last
 
 
 def _leader(means: Sequence[float], among: Sequence[int] | None = None) -> int:
@@ -352,22 +285,28 @@ def _leader(means: Sequence[float], among: Sequence[int] | None = None) -> int:
     return max(range(len(means)) if among is None else among, key=lambda a: (means[a], -a))
 
 
-class _Run:
+class Run:
     """What has been seen so far, and the rules that several policies share."""
 
-    def __init__(self, family, variance, arms, threshold, delta, draw, max_pulls, parameters):
+    def __init__(
+        self, family, variance, arms, threshold, delta, draw, parameters=None, max_pulls=math.inf, budget=math.inf,
+        uniform=None, normal=None,
+    ) -> None:  # fmt: skip
         self.family, self.variance, self.K, self.threshold, self.delta = family, variance, arms, threshold, delta
-        self.draw, self.max_pulls, self.parameters = draw, max_pulls, dict(parameters or {})
-        self.N, self.R, self.C, self.F = [0] * arms, [0.0] * arms, [0.0] * arms, [0.0] * arms
+        self.draw, self.parameters, self.max_pulls, self.budget = draw, parameters or {}, max_pulls, budget
+        self.uniform, self.normal, self.kept = uniform, normal, {}
+        self.N, self.R, self.C, self.rewards = [0] * arms, [0.0] * arms, [0.0] * arms, [[] for _ in range(arms)]
         self.order: list[int] = []
+        # For each pull: how far the chosen arm's score was from the next best one; infinite where none are compared.
+        # Near 0 the choice hangs on rounding, and another correct implementation may choose otherwise.
         self.margins: list[float] = []
+        self.decision: int | None = None  # None also if a limit came first
         for arm in range(arms):
             self.pull(arm)
 
     def pull(self, arm: int, margin: float = math.inf) -> None:
         reward, cost = self.draw(arm)
-        if self.N[arm] == 0:
-            self.F[arm] = float(reward)
+        self.rewards[arm].append(float(reward))
         self.N[arm] += 1
         self.R[arm] += float(reward)
         self.C[arm] += float(cost)
@@ -379,52 +318,83 @@ class _Run:
         return len(self.order)
 
     @property
+    def F(self) -> list[float]:
+        return [rewards[0] for rewards in self.rewards]
+
+    @property
     def means(self) -> list[float]:
         return [r / n for r, n in zip(self.R, self.N, strict=True)]
 
     @property
-    def exhausted(self) -> bool:
-        return self.max_pulls is not None and self.t >= self.max_pulls
+    def costs(self) -> list[float]:
+        return [c / n for c, n in zip(self.C, self.N, strict=True)]
+
+    @property
+    def best(self) -> int:
+        return _leader(self.means)
+
+    def rivals(self, b: int) -> list[int]:
+        return [a for a in range(self.K) if a != b]
+
+    def d(self, p: float, q: float) -> float:
+        return divergence(self.family, p, q, self.variance)
+
+    def z(self, b: int, a: int, n_b: float, n_a: float) -> float:
+        means = self.means
+        return evidence(self.family, n_b, n_b * means[b], n_a, n_a * means[a], self.variance)
+
+    def parts(self, b: int, a: int, n_b: float, n_a: float) -> tuple[float, float, float]:
+        """d(mean_b, x), d(mean_a, x) and x, the pooled mean."""
+        x = (n_b * self.means[b] + n_a * self.means[a]) / (n_b + n_a)
+        return self.d(self.means[b], x), self.d(self.means[a], x), x
+
+    def upper(self, a: int, level: float) -> float:
+        return interval_end(self.family, self.N[a], self.means[a], level, self.variance, upper=True)
+
+    def lower(self, a: int, level: float) -> float:
+        return interval_end(self.family, self.N[a], self.means[a], level, self.variance, upper=False)
+
+    def log_evalue(self, b: int, a: int) -> float:
+        N, R, F = self.N, self.R, self.F
+        return log_evalue(self.family, N[b], R[b], F[b], N[a], R[a], F[a], self.variance)
+
+    def evidence(self, b: int, a: int) -> float:
+        return evidence(self.family, self.N[b], self.R[b], self.N[a], self.R[a], self.variance)
+
+    def beta(self, b: int | None = None, a: int | None = None) -> float:
+        """What evidence has to exceed: a level, or that of a threshold; with the pairwise mixture, that of one pair."""
+        if isinstance(self.threshold, int):
+            return self.threshold
+        if b is not None and self.threshold == "mixture" and self.parameters.get("pairwise", True):
+            return beta("mixture", self.t, self.delta, self.K, self.family, pair=(self.N[b], self.N[a]))
+        return beta(self.threshold, self.t, self.delta, self.K, self.family, self.parameters)
 
     def beats(self, b: int, a: int) -> bool:
         """Whether b is shown better than a: mean_b > mean_a, and Z_{b,a} > beta or log E_{b,a} >= log((K-1)/delta)."""
         if not self.R[b] / self.N[b] > self.R[a] / self.N[a]:
             return False
         if self.threshold == "evalue":
-            log_e = log_evalue(
-                self.family, self.N[b], self.R[b], self.F[b], self.N[a], self.R[a], self.F[a], self.variance
-            )
-            return log_e >= math.log((self.K - 1) / self.delta)
-        if self.threshold == "mixture" and self.parameters.get("pairwise", True):
-            level = beta_mixture_pairwise(self.N[b], self.N[a], self.delta, self.K, self.family)
-        else:
-            level = self.beta()
-        return evidence(self.family, self.N[b], self.R[b], self.N[a], self.R[a], self.variance) > level
-
-    def beta(self) -> float:
-        return beta(self.threshold, self.t, self.delta, self.K, self.family, self.parameters)
+            return self.log_evalue(b, a) >= math.log((self.K - 1) / self.delta)
+        return self.evidence(b, a) > self.beta(b, a)
 
     def winner(self) -> int | None:
         """The empirical best, if it beats every other arm."""
-        leader = _leader(self.means)
-        return leader if all(self.beats(leader, a) for a in range(self.K) if a != leader) else None
+        return self.best if all(self.beats(self.best, a) for a in self.rivals(self.best)) else None
 
-    def followed(self, rule) -> Result:
-        """Of a rule, to its decision or the limit."""
-        while True:
-            decision = rule.decision()
-            if decision is not None or self.exhausted:
-                return self.result(decision)
-            for pulled in rule.pulls():
-                if self.exhausted:
-                    return self.result(None)
-                self.pull(*pulled)
+    def survivor(self, cost_blind: bool = False) -> int | None:
+        """The arm that is left when every arm that the leader beats is out."""
+        in_play = self.kept.setdefault("in play", list(range(self.K)))
+        leader = _leader(self.means, in_play)
+        in_play[:] = [a for a in in_play if a == leader or not self.beats(leader, a)]
+        return leader if in_play == [leader] else None
 
-    def result(self, decision: int | None) -> Result:
-        return Result(self.order, decision, self.N, self.R, self.C, self.F, sum(self.C), self.margins)
+    def apart(self) -> int | None:
+        """The empirical best, if its lower end is above every other upper end."""
+        level, b = self.beta(), self.best
+        return b if self.lower(b, level) > max(self.upper(a, level) for a in self.rivals(b)) else None
 
 
-def _highest(scores: dict[int, float], size: float) -> tuple[int, float]:
+def _highest(scores: dict[int, float], size: float = 1.0) -> tuple[int, float]:
     """(arm, margin): the arm of the highest score, lowest index on ties, and its distance to the next, over size."""
     arm = max(scores, key=lambda a: (scores[a], -a))
     others = [score for a, score in scores.items() if a != arm]
@@ -433,72 +403,56 @@ def _highest(scores: dict[int, float], size: float) -> tuple[int, float]:
     return arm, (scores[arm] - max(others)) / size
 
 
-Round = list[tuple[int, float]]  # the arms that are pulled in a round, each with its margin
+# What a policy pulls next: the arm, and the margin of the choice.
 
 
-class _Rule:
-    """When a policy decides, and what it pulls in each round; here, by turns, until the best arm beats every other."""
-
-    def __init__(self, run: _Run, **options) -> None:
-        self.run, self.options = run, options
-
-    def decision(self) -> int | None:
-        return self.run.winner()
-
-    def pulls(self) -> Round:
-        return [(self.run.t % self.run.K, math.inf)]
+def uniform(run: Run) -> tuple[int, float]:
+    return run.t % run.K, math.inf
 
 
-class _Eliminate(_Rule):
-    """CO; racing if cost_blind."""
-
-    def decision(self) -> int | None:
-        run, in_play = self.run, self.options.setdefault("in_play", list(range(self.run.K)))
-        leader = _leader(run.means, in_play)
-        in_play[:] = [a for a in in_play if a == leader or not run.beats(leader, a)]
-        return leader if in_play == [leader] else None
-
-    def pulls(self) -> Round:
-        # The smallest sqrt(cost_a) N_a is the smallest cost_a N_a^2 = C_a N_a.
-        paid = self.run.N if self.options["cost_blind"] else self.run.C
-        scores = {a: -paid[a] * self.run.N[a] for a in self.options["in_play"]}
-        return [_highest(scores, size=-max(scores.values()))]
+def co(run: Run, cost_blind: bool = False) -> tuple[int, float]:
+    # The smallest sqrt(cost_a) N_a is the smallest cost_a N_a^2 = C_a N_a.
+    paid = run.N if cost_blind else run.C
+    scores = {a: -paid[a] * run.N[a] for a in run.kept["in play"]}
+    return _highest(scores, size=-max(scores.values()))
 
 
-class _Track(_Rule):
-    """CTAS; TAS if cost_blind."""
+def track(run: Run, w: list[float], cost_blind: bool = False) -> tuple[int, float]:
+    """C-tracking of shares of the money."""
+    sums = run.kept.setdefault("sums", [1.0] * run.K)
+    for a in range(run.K):
+        sums[a] += w[a]
+    paid = [float(n) for n in run.N] if cost_blind else run.C
+    J = sum(paid)
+    return _highest({a: J * sums[a] / sum(sums) - paid[a] for a in range(run.K)}, size=J)
 
-    def pulls(self) -> Round:
-        run, cost_blind = self.run, self.options["cost_blind"]
-        exploration, slack = self.options.get("exploration", 1.0), self.options.get("slack", 0.5 if cost_blind else 0.0)
-        if min(run.N) < exploration * math.sqrt(run.t) - slack * run.K:
-            return [(run.N.index(min(run.N)), math.inf)]
-        paid = [float(n) for n in run.N] if cost_blind else run.C
-        w = shares(run.family, run.means, [c / n for c, n in zip(paid, run.N, strict=True)], run.variance)
-        if self.options.get("tracking", "deficit") == "deficit":
-            return [_highest({a: sum(paid) * w[a] - paid[a] for a in range(run.K)}, sum(paid))]
+
+def ctas(run: Run, tracking="deficit", exploration=1.0, slack=0.0, cost_blind=False, w=None) -> tuple[int, float]:
+    """Of the optimal shares, or of those given. With sums, their projection on {w >= ε} in the largest norm, by
+    bisection."""
+    paid = [float(n) for n in run.N] if cost_blind else run.C
+    if tracking != "sums" and min(run.N) < exploration * math.sqrt(run.t) - slack * run.K:
+        return run.N.index(min(run.N)), math.inf
+    w = w or shares(run.family, run.means, [c / n for c, n in zip(paid, run.N, strict=True)], run.variance)
+    if tracking == "deficit":
+        return _highest({a: sum(paid) * w[a] - paid[a] for a in range(run.K)}, sum(paid))
+    if tracking == "ratio":
         scores = {a: w[a] / paid[a] for a in range(run.K)}
-        return [_highest(scores, max(scores.values()))]
+        return _highest(scores, max(scores.values()))
+    low, high, least = 0.0, 1.0, 1 / (2 * math.sqrt(run.K**2 + run.t))
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(max(x - middle, least) for x in w) > 1 else (low, middle)
+    return track(run, [max(x - low, least) for x in w], cost_blind)
 
 
-class _LUCB(_Rule):
-    """d-LUCB: each round the leader, then the rival with the highest upper end."""
-
-    def upper(self) -> dict[int, float]:
-        run, level, leader = self.run, self.run.beta(), _leader(self.run.means)
-        ends = {a: upper_end(run.family, run.N[a], run.means[a], level, run.variance) for a in range(run.K)}
-        return {a: end for a, end in ends.items() if a != leader}
-
-    def decision(self) -> int | None:
-        run, leader = self.run, _leader(self.run.means)
-        low = lower_end(run.family, run.N[leader], run.means[leader], run.beta(), run.variance)
-        return leader if low > max(self.upper().values()) else None
-
-    def pulls(self) -> Round:
-        return [(_leader(self.run.means), math.inf), _highest(self.upper(), size=1.0)]
+def d_lucb(run: Run) -> list[tuple[int, float]]:
+    """Each round the leader, then the rival with the highest upper end."""
+    leader, level = run.best, run.beta()
+    return [(leader, math.inf), _highest({a: run.upper(a, level) for a in run.rivals(leader)})]
 
 
-def _short_of(run: _Run, b: int, a: int) -> float:
+def _short_of(run: Run, b: int, a: int) -> float:
     """How far b is from beating a, up to a term that is the same for every a: what is required less the evidence. With
     evalue and before b has a second reward, that is what the mixture over a's data loses against their best fit."""
     N, R, F = run.N, run.R, run.F
@@ -509,71 +463,308 @@ def _short_of(run: _Run, b: int, a: int) -> float:
             if N[b] < 2:
                 fit = log_largest_likelihood(run.family, N[a] - 1, R[a] - F[a], run.variance)
                 return fit - log_mixture(run.family, N[a], R[a], F[a], run.variance)
-        return -log_evalue(run.family, N[b], R[b], F[b], N[a], R[a], F[a], run.variance)
-    z = evidence(run.family, N[b], R[b], N[a], R[a], run.variance)
-    if run.threshold == "mixture" and run.parameters.get("pairwise", True):
-        return beta_mixture_pairwise(N[a], N[b], run.delta, run.K, run.family) - z
-    return -z
+        return -run.log_evalue(b, a)
+    is_of_pair = run.threshold == "mixture" and run.parameters.get("pairwise", True)
+    return (run.beta(b, a) if is_of_pair else 0.0) - run.evidence(b, a)
 
 
-def _alike(run: _Run, a: int, c: int, short: dict[int, float]) -> bool:
+def _alike(run: Run, a: int, c: int, short: dict[int, float]) -> bool:
     """Whether two arms are equally far from being beaten by definition, not by chance."""
     same = (run.N[a], run.R[a], run.F[a]) == (run.N[c], run.R[c], run.F[c])
     return same or (short[a] == short[c] and (short[a] in (0.0, math.inf) or run.N[a] == run.N[c]))
 
 
-class _TopTwo(_Rule):
-    """Cost-aware top-two. `coin()` is the next random number in [0, 1); one is drawn a round, needed or not."""
+def top_two(run: Run, randomized: bool = True) -> tuple[int, float]:
+    """Cost-aware top-two. One coin is tossed a round, needed or not."""
+    toss, means, N, costs = run.uniform(), run.means, run.N, run.costs
 
-    def pulls(self) -> Round:
-        run, toss, means, N = self.run, self.options["coin"](), self.run.means, self.run.N
-        costs = [c / n for c, n in zip(run.C, N, strict=True)]
+    # The leader: the largest upper end. Arms of the same end by definition tie exactly, and margins are of others.
+    upper = {a: run.upper(a, math.log(run.t)) for a in range(run.K)}
+    l, _ = _highest(upper)  # noqa: E741
+    edge = run.family in BERNOULLI_LIKE and means[l] == 1.0
+    others = {a: u for a, u in upper.items() if means[a] != means[l] or (N[a] != N[l] and not edge)}
+    _, margin = _highest({**others, l: upper[l]}, size=max(1.0, abs(upper[l])))
 
-        # The leader: the largest upper end. Arms of the same end by definition tie exactly, and margins are of others.
-        upper = {a: upper_end(run.family, N[a], means[a], math.log(run.t), run.variance) for a in range(run.K)}
-        l, _ = _highest(upper, size=1.0)  # noqa: E741
-        edge = run.family in BERNOULLI_LIKE and means[l] == 1.0
-        others = {a: u for a, u in upper.items() if means[a] != means[l] or (N[a] != N[l] and not edge)}
-        _, margin = _highest({**others, l: upper[l]}, size=max(1.0, abs(upper[l])))
+    # The challenger: the arm that the leader is furthest from beating. Arms that are alike tie exactly.
+    short = {a: _short_of(run, l, a) for a in run.rivals(l)}
+    c, _ = _highest(short)
+    others = {a: s for a, s in short.items() if a == c or not _alike(run, a, c, short)}
+    margin = min(margin, _highest(others, size=max(1.0, abs(short[c])))[1])
 
-        # The challenger: the arm that the leader is furthest from beating. Arms that are alike tie exactly.
-        short = {a: _short_of(run, l, a) for a in range(run.K) if a != l}
-        c, _ = _highest(short, size=1.0)
-        others = {a: s for a, s in short.items() if a == c or not _alike(run, a, c, short)}
-        margin = min(margin, _highest(others, size=max(1.0, abs(short[c])))[1])
+    # The coin.
+    h_l, h_c = halves(run, l, c)
+    if randomized:
+        chance = h_l / (h_l + h_c)
+        pull_leader, distance = toss < chance, abs(toss - chance)
+    else:  # d(mean, m)/cost is h/N
+        for_l, for_c = h_l / N[l], h_c / N[c]
+        pull_leader, distance = for_l > for_c, abs(for_l - for_c) / (for_l + for_c)
+        if means[l] <= means[c] and N[c] ** 2 * costs[c] == N[l] ** 2 * costs[l]:
+            distance = math.inf  # an exact tie, at the start and with equal costs
+    return (l if pull_leader else c), min(margin, distance)
 
-        # The coin.
-        m = (run.R[l] + run.R[c]) / (N[l] + N[c])
-        if means[l] > means[c]:
-            h_l = N[l] * divergence(run.family, means[l], m, run.variance) / costs[l]
-            h_c = N[c] * divergence(run.family, means[c], m, run.variance) / costs[c]
+
+def halves(run: Run, leader: int, other: int) -> tuple[float, float]:
+    """Of the evidence, what each arm's pulls add for their cost."""
+    c, N = run.costs, run.N
+    if run.means[leader] > run.means[other]:
+        d_l, d_c, _ = run.parts(leader, other, N[leader], N[other])
+        return N[leader] * d_l / c[leader], N[other] * d_c / c[other]
+    return N[other] / c[leader], N[leader] / c[other]
+
+
+def rival(run: Run, leader: int, kind: str, epsilon: float = 0.0) -> tuple[int, float]:
+    N, scores = run.N, {}
+    for a in run.rivals(leader):
+        if epsilon:
+            gap = run.means[leader] - run.means[a] + epsilon
+            scores[a] = -gap / math.sqrt(1 / N[leader] + 1 / N[a])
         else:
-            h_l, h_c = N[c] / costs[l], N[l] / costs[c]
-        if self.options.get("randomized", True):
-            chance = h_l / (h_l + h_c)
-            pull_leader, distance = toss < chance, abs(toss - chance)
-        else:  # d(mean, m)/cost is h/N
-            for_l, for_c = h_l / N[l], h_c / N[c]
-            pull_leader, distance = for_l > for_c, abs(for_l - for_c) / (for_l + for_c)
-            if means[l] <= means[c] and N[c] ** 2 * costs[c] == N[l] ** 2 * costs[l]:
-                distance = math.inf  # an exact tie, at the start and with equal costs
-        return [(l if pull_leader else c, min(margin, distance))]
+            scores[a] = -run.z(leader, a, N[leader], N[a]) - (math.log(N[a]) if kind == "tci" else 0.0)
+    return _highest(scores)
 
 
-RULES = {
-    "co": (_Eliminate, {"cost_blind": False}), "racing": (_Eliminate, {"cost_blind": True}),
-    "ctas": (_Track, {"cost_blind": False}), "tas": (_Track, {"cost_blind": True}),
-    "uniform": (_Rule, {}), "d-lucb": (_LUCB, {}), "top-two": (_TopTwo, {}),
+def toss(run: Run, leader: int, other: int, kind: str) -> tuple[int, float]:
+    h_l, h_c = (run.costs[other], run.costs[leader]) if kind == "half" else halves(run, leader, other)
+    u, chance = run.uniform(), h_l / (h_l + h_c)
+    return (leader if u < chance else other), abs(u - chance)
+
+
+def eb_tci(run, coin="ids", challenger="tci", epsilon=0.0):
+    other, margin = rival(run, run.best, challenger, epsilon)
+    arm, distance = toss(run, run.best, other, coin)
+    return arm, min(margin, distance)
+
+
+def gamma(run: Run, shape: float) -> float:
+    """Marsaglia and Tsang's method, written from their paper."""
+    d = shape - 1 / 3
+    while True:
+        x = run.normal()
+        v = (1 + x / math.sqrt(9 * d)) ** 3
+        if v > 0 and math.log(1 - run.uniform()) < x**2 / 2 + d * (1 - v + math.log(v)):
+            return d * v
+
+
+def draw_mean(run: Run, a: int) -> float:
+    N, R = run.N[a], run.R[a]
+    if run.family == "gaussian":
+        return R / N + math.sqrt(run.variance / N) * run.normal()
+    if run.family == "poisson":
+        return gamma(run, R + 1) / N
+    if run.family == "exponential":
+        return R / gamma(run, N)
+    x, y = gamma(run, 1 + R), gamma(run, 1 + N - R)
+    return x / (x + y)
+
+
+def thompson(run, challenger="tc", coin="half"):
+    leader, margin = _highest({a: draw_mean(run, a) for a in range(run.K)})
+    other = leader
+    if challenger == "resample":
+        for _ in range(100):
+            other, near = _highest({a: draw_mean(run, a) for a in range(run.K)})
+            margin = min(margin, near)
+            if other != leader:
+                break
+    if other == leader:
+        other, near = rival(run, leader, "tc")
+        margin = min(margin, near)
+    arm, distance = toss(run, leader, other, coin)
+    return arm, min(margin, distance)
+
+
+def at2(run, challenger="tc", exploration=1.0, slack=0.5):
+    if min(run.N) < exploration * math.sqrt(run.t) - slack * run.K:
+        return run.N.index(min(run.N)), math.inf
+    b, c, g = run.best, run.costs, -1.0
+    for a in run.rivals(b):
+        ratio = (run.N[a] / run.N[b]) ** 2
+        if run.means[b] > run.means[a]:
+            d_b, d_a, _ = run.parts(b, a, run.N[b], run.N[a])
+            ratio = d_b / d_a
+        g += c[a] / c[b] * ratio
+    if g > 0:
+        return b, g
+    other, margin = rival(run, b, challenger)
+    return other, min(margin, -g)
+
+
+def fws(run):
+    """The linear program by a solver."""
+    K, t, b, c = run.K, run.t, run.best, run.costs
+    sums = run.kept.setdefault("sums", [1.0] * K)
+    y, z = [s / sum(sums) for s in sums], [1 / K] * K
+    tied = sum(mean == run.means[b] for mean in run.means) > 1
+    if not tied and math.isqrt(t // K) ** 2 != t // K:
+        f = {a: run.z(b, a, y[b] / c[b], y[a] / c[a]) for a in run.rivals(b)}
+        near = [a for a in f if f[a] < min(f.values()) + t**-0.9 / K]
+        rows, limits, parts = [], [], {a: run.parts(b, a, y[b] / c[b], y[a] / c[a]) for a in near}
+        size = 1 / max(max(d_b / c[b], d_a / c[a]) for a, (d_b, d_a, _) in parts.items())  # tolerances are absolute
+        for a, (d_b, d_a, _) in parts.items():
+            row = [0.0] * (K + 1)
+            row[b], row[a], row[K] = -d_b / c[b] * size, -d_a / c[a] * size, 1.0  # v <= z_b to_b + z_a to_a - f_a
+            rows.append(row)
+            limits.append(-f[a] * size)
+        solved = linprog([0.0] * K + [-1.0], A_ub=rows, b_ub=limits, A_eq=[[1.0] * K + [0.0]], b_eq=[1.0],
+                         bounds=[(0, 1)] * K + [(None, None)], method="highs-ds")  # fmt: skip
+        z = solved.x[:K]
+    for a in range(K):
+        sums[a] += z[a]
+    return _highest({a: math.log(sums[a] / run.C[a]) for a in range(K)})
+
+
+def lma(run):
+    K, b, c = run.K, run.best, run.costs
+    kept = run.kept
+    w, n = kept.setdefault("w", [1 / K] * K), kept.get("n", 0) + 1
+    chosen = track(run, w)
+    z = {a: run.z(b, a, w[b] / c[b], w[a] / c[a]) for a in run.rivals(b)}
+    j = min(z, key=lambda a: (z[a], a))
+    g = [0.0] * K
+    if run.means[b] > run.means[j]:
+        d_b, d_j, _ = run.parts(b, j, w[b] / c[b], w[j] / c[j])
+        g[b], g[j] = d_b / c[b], d_j / c[j]
+        kept["S"] = (kept["S"] + max(g)) / 2 if "S" in kept else max(g)
+        w = [w[a] * math.exp(math.sqrt(math.log(K) / n) / kept["S"] * g[a]) for a in range(K)]
+    mixing = 1 / (4 * math.sqrt(n))
+    kept["w"], kept["n"] = [(1 - mixing) * x / sum(w) + mixing / K for x in w], n
+    return chosen
+
+
+def dkm(run):
+    K, b, c, kept = run.K, run.best, run.costs, run.kept
+    if kept.get("b") != b:
+        kept |= {"b": b, "L": [0.0] * K, "gap": 0.01}
+    L, eta = kept["L"], math.log(K) / kept["gap"]
+    u = [max(math.exp(-eta * (x - min(L))), 1e-300) for x in L]
+    u = [x / sum(u) for x in u]
+    chosen = track(run, u)
+    z = {a: run.z(b, a, u[b] / c[b], u[a] / c[a]) for a in run.rivals(b)}
+    j = min(z, key=lambda a: (z[a], a))
+    _, _, x = run.parts(b, j, u[b] / c[b], u[j] / c[j])
+    gains = []
+    for a in range(K):
+        level, at = math.log(run.t) / run.N[a], x if a in (b, j) else run.means[a]
+        ends = [end(a, math.log(run.t)) for end in (run.upper, run.lower)]
+        found = [d for d in (run.d(q, at) for q in ends) if d < math.inf]
+        gains.append(max([level, *found]) / c[a])
+    # M(L - g) - M(L) with the largest exponent taken out
+    top = max(gains)
+    mixed = sum(u[a] * math.exp(eta * (gains[a] - top)) for a in range(K))
+    kept["gap"] += max(top + math.log(max(mixed, 1e-300)) / eta - sum(map(lambda p, g: p * g, u, gains)), 0.0)
+    kept["L"] = [L[a] - gains[a] for a in range(K)]
+    return chosen
+
+
+def ugape(run):
+    level, N = run.beta(), run.N
+    U = [run.upper(a, level) for a in range(run.K)]
+    gaps = {a: run.lower(a, level) - max(U[e] for e in run.rivals(a)) for a in range(run.K)}
+    J, margin = _highest(gaps)
+    other, near = _highest({e: U[e] for e in run.rivals(J)})
+    paid = {J: run.C[J] * N[J], other: run.C[other] * N[other]}
+    apart = abs(paid[J] - paid[other]) / paid[J]
+    return (J if paid[J] <= paid[other] else other), min(margin, near, apart)
+
+
+def ocba(run):
+    if min(run.N) < 5:
+        return run.N.index(min(run.N)), math.inf
+    b, c, means = run.best, run.costs, run.means
+    of = {"gaussian": lambda q: run.variance, "poisson": lambda q: q, "exponential": lambda q: q * q}
+    variance = of.get(run.family, lambda q: q * (1 - q))
+    V = [max(variance(end(a, 1.0)) for end in (run.lower, run.upper)) for a in range(run.K)]  # where N d <= 1
+    r = {a: V[a] / max((means[b] - means[a]) ** 2, 1e-9 * V[a]) for a in run.rivals(b)}
+    r[b] = math.sqrt(V[b] * sum(c[a] / c[b] * r[a] ** 2 / V[a] for a in run.rivals(b)))
+    return _highest({a: run.t * r[a] / sum(r.values()) - run.N[a] for a in range(run.K)}, size=run.t)
+
+
+def worst(run, score) -> int:
+    return min(run.kept["in play"], key=lambda a: (score(a), -a))
+
+
+def successive_rejects(run):
+    """Phases of T pulls, n_k = T/(L (K + 1 - k)), turned into shares of the budget."""
+    S, K = run.kept.setdefault("in play", list(range(run.K))), run.K
+    L = 0.5 + sum(1 / i for i in range(2, K + 1))
+    n = [0.0] + [1 / (L * (K + 1 - k)) for k in range(1, K)]  # per unit of T
+    while len(S) > 1:
+        k = K + 1 - len(S)
+        if sum(run.C) < run.budget * (sum(n[1:k]) + (K + 1 - k) * n[k]):
+            break
+        S.remove(worst(run, lambda a: run.means[a]))
+    return _highest({a: -run.C[a] * run.N[a] for a in S}, size=min(run.C[a] * run.N[a] for a in S))
+
+
+def sequential_halving(run, reuse=True):
+    S = run.kept.setdefault("in play", list(range(run.K)))
+    base = run.kept.setdefault("base", [(0, 0.0)] * run.K)
+    while len(S) > 1:
+        following = min(S, key=lambda a: (run.N[a], a))
+        part = run.budget / math.ceil(math.log2(run.K)) * run.kept.setdefault("phase", 1)
+        if sum(run.C) + run.costs[following] <= part * (1 + 1e-12):
+            break
+        fewest = run.N[following]
+
+        def score(a):
+            if reuse == "equal":
+                return sum(run.rewards[a][:fewest]) / fewest  # noqa: B023
+            if not reuse:
+                n, r = run.N[a] - base[a][0], run.R[a] - base[a][1]  # noqa: B023
+                return r / n if n else -math.inf
+            return run.means[a]
+
+        for _ in range(len(S) // 2):
+            S.remove(worst(run, score))
+        run.kept["phase"] += 1
+        base = run.kept["base"] = list(zip(run.N, run.R, strict=True))
+    return min(S, key=lambda a: (run.N[a], a)), math.inf
+
+
+def continuous_rejects(run, gap="mean"):
+    S, means = run.kept.setdefault("in play", list(range(run.K))), run.means
+    l, out = worst(run, lambda a: means[a]), [a for a in range(run.K) if a not in S]  # noqa: E741
+    if len(S) > 2 and run.N[l] > max((run.N[a] for a in out), default=0):
+        L = 0.5 + sum(1 / i for i in range(2, len(S) + 1))
+        beta = L * sum(run.C[a] for a in S) / (run.budget - sum(run.C[a] for a in out))
+        others = [means[a] for a in S if a != l]
+        apart = (sum(others) / len(others) if gap == "mean" else min(others)) - means[l]
+        unit = {"gaussian": 2 * math.sqrt(run.variance), "poisson": math.sqrt(2), "exponential": 1.0}
+        if apart / unit.get(run.family, 1.0) > 1 / math.sqrt(beta) - 1:
+            S.remove(l)
+    return min(S, key=lambda a: (run.N[a], a)), math.inf
+
+
+POLICIES: dict[str, Callable] = {
+    "uniform": uniform, "co": co, "racing": partial(co, cost_blind=True), "ctas": ctas,
+    "tas": partial(ctas, slack=0.5, cost_blind=True), "d-lucb": d_lucb, "top-two": top_two, "eb-tci": eb_tci,
+    "thompson": thompson, "at2": at2, "fws": fws, "lma": lma, "dkm": dkm, "ugape": ugape, "ocba": ocba,
+    "successive-rejects": successive_rejects, "sequential-halving": sequential_halving,
+    "continuous-rejects": continuous_rejects,
 }  # fmt: skip
+DECISIONS = {"co": Run.survivor, "racing": Run.survivor, "d-lucb": Run.apart, "ugape": Run.apart}
 
 
-def run(
-    policy: str, *, family: str, variance: float = 1.0, arms: int, threshold: str, delta: float,
-    draw: Callable[[int], tuple[float, float]], max_pulls: int | None = None, threshold_parameters: dict | None = None,
-    **options,
-) -> Result:  # fmt: skip
-    """Run one policy to its end. `draw(arm)` returns that arm's next (reward, cost), the option `coin()` the next coin.
-    Every arm is pulled once, in order; then the policy stops, or is cut at `max_pulls`, or pulls on."""
-    state = _Run(family, variance, arms, threshold, delta, draw, max_pulls, threshold_parameters)
-    kind, usual = RULES[policy]
-    return state.followed(kind(state, **usual | options))
+def run(policy: str, *given, options: dict | None = None, **more) -> Run:
+    """One policy with its options to its end, on `Run(*given, **more)`: `draw(arm)` returns that arm's next (reward,
+    cost), `uniform()` and `normal()` the next such numbers. Every arm is pulled once, in order; then the policy stops,
+    or is cut at `max_pulls`, or pulls on. With a budget, it ends when one arm is left or the next pull is too
+    expensive; costs are then fixed."""
+    state = Run(*given, **more)
+    while state.budget == math.inf:
+        state.decision = DECISIONS.get(policy, Run.winner)(state)
+        if state.decision is not None:
+            return state
+        chosen = POLICIES[policy](state, **options or {})
+        for arm, margin in chosen if isinstance(chosen, list) else [chosen]:
+            if state.t >= state.max_pulls:
+                return state
+            state.pull(arm, margin)
+    while True:
+        arm, margin = POLICIES[policy](state, **options or {})
+        left = state.kept.get("in play", range(state.K))
+        if len(left) == 1 or sum(state.C) + state.costs[arm] > state.budget * (1 + 1e-12):
+            state.decision = _leader(state.means, left)
+            return state
+        state.pull(arm, margin)

@@ -65,18 +65,6 @@ def test_a_policy_that_needs_too_many_pulls_gets_fewer_trajectories(monkeypatch)
     assert {row["trajectories"] for row in bench(["menard19"], ["uniform"], trajectories=60).rows} == {10}
 
 
-@pytest.mark.parametrize(
-    "engine", ["processes", *(pytest.param(each, marks=pytest.mark.slow) for each in ("dask", "ray"))]
-)
-def test_a_bench_finds_the_same_on_every_engine(engine):
-    def rows(**where):
-        found = here("bench", "menard19", "--policies", "uniform,top-two", "--trajectories", "12", "--json",
-                     *(word for name, value in where.items() for word in (f"--{name}", value)))  # fmt: skip
-        return [{**row, "us_per_step": 0} for row in json.loads(found.stdout)["rows"]]
-
-    assert rows(engine=engine, workers="2") == rows()
-
-
 def test_a_bench_that_was_killed_goes_on_and_finds_the_same(tmp_path):
     """By a signal, when half of the parts are there."""
     import pandas as pd

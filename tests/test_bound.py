@@ -1,5 +1,6 @@
 """The lower bound: its accuracy against an independent reference, its closed forms, and the solver's warm starts."""
 
+import itertools
 import math
 import random
 import re
@@ -123,8 +124,7 @@ BEST_OF_MANY += [("bernoulli", best) for best in (0.9, 1 - 1e-6, 1.0)]
 def test_many_arms_of_few_kinds_agree_with_direct_optimisation(family, best, arms):
     kinds = [(best - 1e-6, 1.0), (best / 2, 1e-6), (best / 3, 0.1), (1e-6, 1e-3)]
     rivals = [kinds[a % len(kinds)] for a in range(arms - 1)]
-    arms_in_order = [*rivals[:7], (best, 0.01), *rivals[7:]]
-    assert_accurate(Instance(family, [mean for mean, _ in arms_in_order], [cost for _, cost in arms_in_order]))
+    assert_accurate(Instance(family, *zip(*rivals[:7], (best, 0.01), *rivals[7:], strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,9 @@ def test_the_least_cost_is_hardness_times_kl(delta):
         assert off([solved.cost(delta)], [exact]) <= 1e-13
 
 
-GAUSSIAN = Instance("gaussian", [1, 0], [1, 1])
+TIED = Instance("bernoulli", [0.2, 0.5, 0.1, 0.5], [1] * 4, names=["a", "b", "c", "d"])
+PAIR = Instance("bernoulli", [0.9, 0.5], [1, 1])
+GAUSSIAN, PAPER = Instance("gaussian", [1, 0], [1, 1]), Instance("gaussian", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
 
 
 @pytest.mark.parametrize(
@@ -171,11 +173,14 @@ GAUSSIAN = Instance("gaussian", [1, 0], [1, 1])
         (lambda: bound(GAUSSIAN).cost(0.5), "the lower bound holds for delta below 0.5 only, got 0.5."),
         (lambda: bound(GAUSSIAN).cost("0.05"), "delta must be a finite number, got '0.05'."),
         (lambda: bound("gaussian"), "bound takes a cabai.Instance, got 'gaussian'"),
-        (
-            lambda: bound(Instance("bernoulli", [0.2, 0.5, 0.1, 0.5], [1] * 4, names=["a", "b", "c", "d"])),
-            "the best arm is not unique: b, d share the largest mean 0.5,",
-        ),
+        (lambda: bound(TIED), "the best arm is not unique: b, d share the largest mean 0.5,"),
         (lambda: bound(Instance("gaussian", [1e-170, 0], [1, 1])), "the means or costs are too extreme"),
+        (lambda: bound(PAPER, epsilon=0.5), "there is no lower bound: the arms 1, 2 are all within epsilon = 0.5"),
+        (lambda: bound(PAIR, epsilon=0.1), "with an epsilon, a lower bound is"),
+        (lambda: bound(PAPER, epsilon=-1), "epsilon must be"),
+        (lambda: bound(PAPER, epsilon=0.1).hardness_of("co"), "the hardness of a policy is only known without an eps"),
+        (lambda: bound(PAIR).error(10), "the least error of a budget is known for two gaussian arms without an"),
+        (lambda: bound(Instance("gaussian", [1, 0], [1, 4])).error(0), "budget must be positive, got 0."),
         (lambda: Instance("gaussian", [1.001e9, 0], [1, 1]), "means[0] must be from -1e+09 to 1e+09 for family gaussi"),
         (lambda: Instance("poisson", [1e16, 0], [1, 1]), "means[0] must be from 0 to 9.0072e+15 for family poisson"),
         (lambda: Instance("exponential", [1, 1e-101], [1, 1]), "means[1] must be from 1e-100 to 1e+100 for family ex"),
@@ -290,36 +295,23 @@ def test_with_an_epsilon_the_best_arm_is_told_from_arms_that_are_better_by_epsil
     """By brute force: the best shares on a grid, and for each arm the closest means at which it is epsilon better."""
     means, costs, epsilon = np.array([1.5, 1.0, 0.5]), np.array([1.0, 0.4, 0.3]), 0.3
     found = cabai.bound(cabai.Instance("gaussian", means, costs), epsilon=epsilon)
-    best, grid = 0.0, np.linspace(0.005, 0.99, 198)
-    lam = np.linspace(-2, 3, 1001)  # the mean of arm 1 where arm a has lam + epsilon
-    for first in grid:
-        for second in grid:
-            if first + second < 0.996:
-                pulls = np.array([first, second, 1 - first - second]) / costs
-                rates = [
-                    (pulls[0] * (means[0] - lam) ** 2 / 2 + pulls[a] * (means[a] - lam - epsilon) ** 2 / 2).min()
-                    for a in (1, 2)
-                ]
-                best = max(best, min(rates))
+    first, second = (shares.ravel() for shares in np.meshgrid(*[np.linspace(0.005, 0.99, 198)] * 2))
+    pulls = np.array([first, second, 1 - first - second])[:, first + second < 0.996] / costs[:, None]
+    least = np.full(pulls.shape[1], np.inf)
+    for lam, a in itertools.product(np.linspace(-2, 3, 1001), (1, 2)):  # the means of arm 0, and of arm a less epsilon
+        rates = pulls[0] * (means[0] - lam) ** 2 / 2 + pulls[a] * (means[a] - lam - epsilon) ** 2 / 2
+        least = np.minimum(least, rates)
+    best = least.max()
     assert found.hardness == pytest.approx(1 / best, rel=5e-3)
     assert found.hardness <= 1 / best
     assert found.epsilon == epsilon
     assert repr(found).endswith("(epsilon 0.3)")
 
 
-def test_with_an_epsilon_there_may_be_no_bound():
-    paper = cabai.Instance("gaussian", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
-    with pytest.raises(cabai.InvalidInput, match=r"the arms 1, 2 are all within epsilon = 0.5 of the best"):
-        cabai.bound(paper, epsilon=0.5)
-    with pytest.raises(cabai.InvalidInput, match="known for the gaussian family only"):
-        cabai.bound(cabai.Instance("bernoulli", [0.9, 0.5], [1, 1]), epsilon=0.1)
-    with pytest.raises(cabai.InvalidInput, match="epsilon"):
-        cabai.bound(paper, epsilon=-1)
-    with pytest.raises(cabai.InvalidInput, match="only known without an epsilon"):
-        cabai.bound(paper, epsilon=0.1).hardness_of("co")
-    runs = cabai.simulate(paper, epsilon=0.2, trajectories=20)
-    assert runs.summary().lower_bound == cabai.bound(paper, epsilon=0.2).cost(0.05)
-    assert cabai.simulate(paper, epsilon=0.5, trajectories=20).summary().lower_bound is None
+def test_a_summary_has_the_bound_with_an_epsilon_if_there_is_one():
+    runs = cabai.simulate(PAPER, epsilon=0.2, trajectories=20)
+    assert runs.summary().lower_bound == cabai.bound(PAPER, epsilon=0.2).cost(0.05)
+    assert cabai.simulate(PAPER, epsilon=0.5, trajectories=20).summary().lower_bound is None
 
 
 @pytest.mark.parametrize(("costs", "budget"), [pytest.param([1, 1], 200, marks=pytest.mark.slow), ([1, 0.04], 60)])
@@ -342,12 +334,3 @@ def test_the_least_error_of_a_budget_is_reached_and_not_beaten(costs, budget):
         assert max(rates) > least - noise
         if policy == "successive-rejects":
             assert rates == pytest.approx([least, least], abs=noise + 0.03 * least)
-
-
-def test_the_least_error_of_a_budget_is_for_two_gaussian_arms():
-    for given, budget, said in (
-        (("bernoulli", [0.5, 0.4], [1, 1]), 10, r"two gaussian arms .* only, got 2 arms of family bernoulli"),
-        (("gaussian", [1, 0], [1, 4]), 0, "budget must be positive, got 0"),
-    ):
-        with pytest.raises(cabai.InvalidInput, match=said):
-            cabai.bound(cabai.Instance(*given)).error(budget)

@@ -14,50 +14,60 @@ from scipy.stats import beta, binom
 import cabai
 from cabai import InvalidInput
 from cabai.calibration import Certificate, binomial, calibrate, search
-from cabai.calibration.instances import hard_instances, more_instances
+from cabai.calibration.instances import hard_instances, more_instances, set_apart, some_within
 from cabai.calibration.search import Search, descend
 from cabai.core.setup import Setup
 from cabai.families import FAMILIES, family_of
 from cabai.policies import policy_of
+from cabai.simulation.sums import right_arms
 from cabai.thresholds import Calibrated, threshold_of
 from shell import here
+from storages import close
 
 ONCE_IN_A_MILLION = 1e-6
 FULL = "calibrated(c=1.7, policy=co, family=gaussian, arms=3, delta=0.05, max_pulls=10000)"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("calibrated", "needs its constant, as in calibrated"),
-        ("calibrated(c=0)", "c must be positive"),
-        ("calibrated(c=1, arms=1)", "arms must be a whole number of at least 2"),
-        ("calibrated(c=1, family=normal)", "unknown family 'normal'"),
-        ("calibrated(c=1, family=gaussian(variance=2))", "family must be a name without parameters"),
-        ("calibrated(c=1, policy=3)", "policy must be the name of a policy"),
-    ],
-)
-def test_a_calibrated_threshold_is_refused(given, message):
-    with pytest.raises(InvalidInput, match=message):
-        threshold_of(given)
+def use(family="gaussian", arms=3, delta=0.05):
+    return lambda: Setup(family_of(family), threshold_of(FULL), arms=arms, delta=delta)
+
+
+def trial(costs=(1, 1), policy="co", **options):
+    return lambda: calibrate("gaussian", costs, policy, **{"trajectories": 1000, "max_pulls": 50} | options)
 
 
 @pytest.mark.parametrize(
-    ("family", "arms", "delta", "message"),
+    ("call", "message"),
     [
-        ("poisson", 3, 0.05, "family gaussian, got poisson"),
-        ("gaussian", 4, 0.05, "3 arms, got 4"),
-        ("gaussian", 3, 0.01, "delta 0.05, got 0.01"),
+        (lambda: threshold_of("calibrated"), "needs its constant, as in calibrated"),
+        (lambda: threshold_of("calibrated(c=0)"), "c must be positive"),
+        (lambda: threshold_of("calibrated(c=1, arms=1)"), "arms must be a whole number of at least 2"),
+        (lambda: threshold_of("calibrated(c=1, family=normal)"), "unknown family 'normal'"),
+        (lambda: threshold_of("calibrated(c=1, family=gaussian(variance=2))"), "must be a name without parameters"),
+        (lambda: threshold_of("calibrated(c=1, policy=3)"), "policy must be the name of a policy"),
+        (use(family="poisson"), "certified for family gaussian, got poisson"),
+        (use(arms=4), "certified for 3 arms, got 4"),
+        (use(delta=0.01), "certified for delta 0.05, got 0.01"),
+        (trial(costs=[1]), "at least 2 arms, got 1"),
+        (trial(policy="cos"), "did you mean co"),
+        (trial(delta=0.5), "delta must be below 0.5 here"),
+        (trial(delta=0.001), "needs at least .* trajectories, got 1000"),
+        (trial(confidence=1), "confidence must lie strictly between 0 and 1"),
+        (trial(max_pulls=3), "max_pulls must be a whole number of at least 4"),
+        (trial(epsilon=-1), "epsilon must be"),
     ],
 )
-def test_use_outside_what_was_certified_is_refused(family, arms, delta, message):
+def test_what_makes_no_sense_and_use_outside_what_was_certified_is_refused(call, message):
     with pytest.raises(InvalidInput, match=message):
-        Setup(family_of(family), threshold_of(FULL), arms=arms, delta=delta)
-    bare = Setup(family_of(family), threshold_of("calibrated(c=1.7)"), arms=arms, delta=delta)
-    assert bare.rules["loglog"] == 1
-    instance = cabai.Instance("gaussian", [1.5, 1.0, 0.5], [1, 0.1, 0.01])
+        call()
+
+
+def test_a_constant_alone_is_certified_for_nothing_and_refuses_nothing(paper_instance):
+    for family, arms, delta in (("poisson", 3, 0.05), ("gaussian", 4, 0.05), ("gaussian", 3, 0.01)):
+        bare = Setup(family_of(family), threshold_of("calibrated(c=1.7)"), arms=arms, delta=delta)
+        assert bare.rules["loglog"] == 1
     with pytest.raises(InvalidInput, match="certified for policy co, got ctas"):
-        cabai.simulate(instance, "ctas", threshold=FULL, delta=0.05, trajectories=1)
+        cabai.simulate(paper_instance, "ctas", threshold=FULL, delta=0.05, trajectories=1)
 
 
 @pytest.mark.parametrize("n", [200, 4000, 100_000])
@@ -178,13 +188,9 @@ def test_one_trajectory_answers_for_several_constants_where_choices_do_not_depen
     search = Search(hard, policy_of("ctas"), 0.1, 300, None, lambda text: None)
     constants = [2.0, 1.0, 0.5, 0.3]
     assert search.errors(0, constants, 300, 5) == [search.errors(0, [c], 300, 5)[0] for c in constants]
-    direct = [
-        cabai.simulate(
-            hard[0].instance, "ctas", threshold=Calibrated(c=c), delta=0.1, trajectories=300, max_pulls=300, seed=5
-        ).wrong.sum()
-        for c in constants
-    ]
-    assert search.errors(0, constants, 300, 5) == direct
+    options = {"delta": 0.1, "trajectories": 300, "max_pulls": 300, "seed": 5}
+    direct = [cabai.simulate(hard[0].instance, "ctas", threshold=Calibrated(c=c), **options) for c in constants]
+    assert search.errors(0, constants, 300, 5) == [runs.wrong.sum() for runs in direct]
     assert (search.at_once, dataclasses.replace(search, policy=policy_of("co")).at_once) == (8, 1)
 
 
@@ -238,24 +244,6 @@ def test_errors_stay_below_delta_on_new_trajectories(certificate):
         assert runs.wrong.sum() <= binom.isf(ONCE_IN_A_MILLION, 4000, 0.1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"costs": [1]}, "at least 2 arms, got 1"),
-        ({"policy": "cos"}, "did you mean co"),
-        ({"delta": 0.5}, "delta must be below 0.5 here"),
-        ({"delta": 0.001}, "needs at least .* trajectories, got 1000"),
-        ({"confidence": 1}, "confidence must lie strictly between 0 and 1"),
-        ({"max_pulls": 3}, "max_pulls must be a whole number of at least 4"),
-        ({"epsilon": -1}, "epsilon must be"),
-    ],
-)
-def test_calibrate_refuses(options, message):
-    given = {"family": "gaussian", "costs": [1, 1], "policy": "co", "trajectories": 1000, "max_pulls": 50} | options
-    with pytest.raises(InvalidInput, match=message):
-        calibrate(given.pop("family"), given.pop("costs"), given.pop("policy"), **given)
-
-
 @pytest.mark.parametrize("trajectories", [168, 200])
 def test_the_fewest_trajectories_end_in_a_certificate_or_a_sentence(trajectories):
     """A pilot of a quarter of them cannot allow any error."""
@@ -285,3 +273,128 @@ def test_the_command_writes_a_certificate_that_simulate_and_compare_can_use(tmp_
     assert refused.stderr.startswith("cabai: the threshold is certified for policy co, got racing")
     if epsilon:
         assert "certified for epsilon 0.1" in here("simulate", *common, *more, "--policy", "co", cwd=tmp_path).stderr
+
+
+# --- Its file is accepted wherever a threshold is; with an epsilon, only for that epsilon
+
+
+OPTIONS = {"delta": 0.2, "max_pulls": 100, "trajectories": 200}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return calibrate("gaussian", [1, 0.1], "co", **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def with_epsilon():
+    return calibrate("gaussian(variance=4)", [1, 0.1], "co", epsilon=1, **OPTIONS)
+
+
+@pytest.fixture
+def files(plain, with_epsilon, tmp_path):
+    plain.save(tmp_path / "trial.json")
+    with_epsilon.save(tmp_path / "close.json")
+    yield tmp_path
+    close(str(tmp_path))
+
+
+STUDY = {"arms": ["a", "b"], "family": "gaussian(variance=1)", "policy": "co", "delta": 0.2}
+
+
+def test_a_study_takes_a_file_and_keeps_what_it_says(files, plain):
+    study = cabai.create_study("a file", **STUDY, threshold=str(files / "trial.json"), storage="memory")
+    assert str(study.settings.threshold) == plain.threshold
+    (files / "trial.json").unlink()
+    assert cabai.load_study("a file", storage="memory").status().threshold == plain.threshold
+
+
+def test_the_shell_takes_a_file_for_studies_too(files, plain):
+    options = ["--arms", "a,b", "--family", "gaussian(variance=1)", "--policy", "co", "--delta", "0.2"]
+    done = here("study", "create", "x", *options, "--threshold", "trial.json", cwd=files)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(here("study", "status", "x", "--json", cwd=files).stdout)["threshold"] == plain.threshold
+    again = here("study", "create", "x", *options, "--threshold", "trial.json", "--load-if-exists", cwd=files)
+    assert again.returncode == 0
+    refused = here("study", "create", "y", *options[:-1], "0.1", "--threshold", "trial.json", cwd=files)
+    assert refused.stderr.startswith("cabai: the threshold is certified for delta 0.2, got 0.1")
+    options[3] = "gaussian"
+    refused = here("study", "create", "y", *options, "--threshold", "trial.json", cwd=files)
+    assert refused.stderr.startswith("cabai: the threshold is certified for family gaussian, got gaussian(")
+    assert "name a variance" in refused.stderr
+
+
+def test_a_study_file_finds_it_beside_itself(files, plain):
+    text = 'family = "gaussian(variance=1)"\npolicy = "co"\ndelta = 0.2\nthreshold = "trial.json"\narms = ["a", "b"]\n'
+    (files / "study.toml").write_text(text + 'command = "echo \'{\\"reward\\": 0, \\"cost\\": 1}\'"\nmax_pulls = 2\n')
+    shown = json.loads(here("run", str(files / "study.toml"), "--json", cwd="/").stdout)
+    assert shown["threshold"] == plain.threshold
+    (files / "study.toml").write_text(text.replace("trial", "other") + 'command = "true"\n')
+    refused = here("run", "study.toml", cwd=files).stderr
+    assert refused.startswith("cabai: study.toml: cannot read ")
+    assert refused.count("\n") == 1
+
+
+def test_a_server_gets_the_threshold_and_opens_no_file(files, plain, serve, monkeypatch):
+    monkeypatch.chdir(files)
+    server = serve(f"sqlite:///{files}/cabai.db")
+    study = cabai.create_study("over HTTP", **STUDY, threshold="trial.json", storage=server.address)
+    assert str(study.settings.threshold) == plain.threshold
+    body = {"name": "y", **STUDY, "threshold": "trial.json"}
+    code, _, problem = server.send("POST", "/api/studies", body)
+    assert (code, "and opens no file" in json.dumps(problem)) == (422, True)
+
+
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "other.json"
+    for content, message in (
+        (None, "cannot read .*other.json: No such file"),
+        ("{", "is not a certificate"),
+        ("[]", "is not a certificate"),
+        ('{"threshold": "calibrated(c=3)"}', "is not a certificate"),
+        ('{"threshold": "paper"}', "its threshold is paper"),
+        ('{"threshold": 5}', "threshold must be a name"),
+    ):
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(cabai.InvalidInput, match=message):
+            cabai.create_study("refused", **STUDY, threshold=str(path), storage="memory")
+        if message.startswith(("cannot", "is not")):
+            with pytest.raises(cabai.InvalidInput, match=message):
+                cabai.Certificate.load(path)
+
+
+def test_a_certificate_with_an_epsilon_is_for_that_epsilon(files, with_epsilon):
+    path = str(files / "close.json")
+    assert "epsilon=0.5)" in with_epsilon.threshold  # standard deviations, of which there are 2 in 1
+    assert cabai.Certificate.load(path) == with_epsilon
+    assert "worse than the best by more than 0.5 standard deviations is returned" in repr(with_epsilon)
+    assert all(each.upper_limit <= 0.2 for each in with_epsilon.searched)
+    given = STUDY | {"threshold": path, "storage": "memory"}
+    for number, (variance, epsilon) in enumerate([(4, 1.0), (1, 0.5)]):
+        study = cabai.create_study(
+            f"close {number}", **given | {"family": f"gaussian(variance={variance})"}, epsilon=epsilon
+        )
+        assert study.settings.is_certified
+    for variance, epsilon in [(4, 0.5), (4, 2.0), (1, 1.0)]:
+        with pytest.raises(cabai.InvalidInput, match=r"the threshold is certified for epsilon .* got"):
+            cabai.create_study("no", **given | {"family": f"gaussian(variance={variance})"}, epsilon=epsilon)
+    with pytest.raises(cabai.InvalidInput, match=r"certified for epsilon 0\.5 of gaussian rewards, got 0\.0"):
+        cabai.create_study("no", **given)
+    given |= {"threshold": str(files / "trial.json")}
+    with pytest.raises(cabai.InvalidInput, match=r"certified without an epsilon, got epsilon=0\.1; cabai"):
+        cabai.create_study("no", **given, epsilon=0.1)
+
+
+@pytest.mark.parametrize("family", FAMILIES.names)
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.4])
+def test_on_what_is_searched_no_other_arm_is_good_enough(family, epsilon):
+    """But just not: the nearest is worse by epsilon and next to nothing, in most."""
+    found = set_apart(hard_instances(family_of(family), [1, 0.1, 0.01], 0.05, 1000, "fixed"), epsilon)
+    assert len({each.what for each in found}) == len(found) >= 3
+    for each in found:
+        assert right_arms(each.instance, epsilon).tolist() == [2]
+    nearest = [np.sort(each.instance.means)[-1] - np.sort(each.instance.means)[-2] for each in found]
+    assert sum(abs(gap - epsilon) < 1e-6 * max(1.0, epsilon) for gap in nearest) >= len(found) / 2
+    [half] = some_within(found[:1], epsilon)
+    assert right_arms(half.instance, epsilon).tolist() == [0, 2]

@@ -196,9 +196,7 @@ def test_streams_that_are_closed_and_files_that_cannot_be_opened_are_one_line(tm
 
 
 def test_an_error_in_cabai_itself_is_one_line_too():
-    code = (
-        "import cabai.cli.bound as command; command.lower_bound = lambda *_: 1 / 0; import cabai.cli; cabai.cli.main()"
-    )
+    code = "import cabai.cli, cabai.cli.simulating as command; command.lower_bound = lambda *_: 1 / 0; cabai.cli.main()"
     command = [sys.executable, "-c", code, "bound", *PAPER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -23,6 +23,7 @@ from cabai.policies import policy_of
 from cabai.simulation.work import Work
 from cabai.support.specialise import apart, called_apart
 from cabai.thresholds import threshold_of
+from conftest import differing
 from shell import here
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="the extra cuda is not installed")
@@ -100,29 +101,29 @@ def test_every_family_and_policy_has_a_kernel():
     assert tests == {"champion", "symmetric"}
 
 
+OTHERS = [
+    ("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
+    ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
+    ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "hedged"}),
+    ("bounded", {"threshold": "bets"}),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("family", "policy"),
-    [pytest.param(*each, marks=() if each in COMPILED else pytest.mark.slow) for each in EVERY],
+    ("family", "policy", "options"),
+    [
+        *(pytest.param(*each, {}, marks=() if each in COMPILED else pytest.mark.slow) for each in EVERY),
+        *(pytest.param(family, "top-two", options, marks=pytest.mark.slow) for family, options in OTHERS),
+    ],
 )
 @pytest.mark.usefixtures("no_gpu")
-def test_it_compiles_to_the_code_of_a_gpu(family, policy):
-    code = cuda.kernel_of(work_of(family, policy), cuda.Tuning())[0]
+def test_it_compiles_to_the_code_of_a_gpu(family, policy, options):
+    """Also other tests and costs, and with an epsilon; then with arms in global memory."""
+    tuning = cuda.Tuning(local=0) if options else cuda.Tuning()
+    code = cuda.kernel_of(work_of(family, policy, **options), tuning)[0]
     assert ".entry" in code
     assert ".target sm_90" in code
     assert " mul.f64" not in code  # rounded like on a CPU: no product is contracted with a sum
-
-
-@pytest.mark.parametrize(
-    ("family", "options"),
-    [("bernoulli", {"epsilon": 0.1}), ("gaussian", {"threshold": "evalue", "cost_model": "exponential"}),
-     ("bounded", {"epsilon": 0.1, "cost_model": "beta"}), ("poisson", {"threshold": "mixture"}),
-     ("exponential", {"threshold": "contrast"}), ("gaussian", {"threshold": "hedged"}),
-     ("bounded", {"threshold": "bets"})],
-)  # fmt: skip
-@pytest.mark.usefixtures("no_gpu")
-@pytest.mark.slow
-def test_other_tests_costs_and_an_epsilon_compile_too(family, options):
-    assert ".entry" in cuda.kernel_of(work_of(family, "top-two", **options), cuda.Tuning(local=0))[0]
 
 
 SIMULATED = """
@@ -322,12 +323,6 @@ def test_large_functions_that_are_called_in_several_places_are_called_apart():
     assert called_apart([all_of_them, twice], 0) == {large, small, once}
 
 
-def test_without_the_extra_it_says_how_to_install_it(monkeypatch, paper_instance):
-    monkeypatch.setitem(sys.modules, "numba_cuda", None)
-    with pytest.raises(ModuleNotFoundError, match=r'needs numba_cuda, which is not installed: .* ".\[cuda\]"'):
-        cabai.simulate(paper_instance, engine="cuda")
-
-
 @cabai.policy
 def misspelt(arms, run, rules):
     return run.leeder
@@ -378,15 +373,6 @@ def test_no_kernel_knows_of_gpus_and_the_engine_stays_small():
 on_a_gpu = pytest.mark.skipif(not has_gpu(), reason="this machine has no NVIDIA GPU")
 
 
-def check_same(a: cabai.results.Runs, b: cabai.results.Runs, most: float) -> None:
-    """All but a share of the trajectories are the same to the bit."""
-    differ = np.zeros(len(a.costs), bool)
-    for name in ("decisions", "costs", "steps", "pulls", "path"):
-        one, other = getattr(a, name), getattr(b, name)
-        differ |= (one != other).reshape(len(differ), -1).any(axis=1)
-    assert differ.mean() <= most, differ.sum()
-
-
 @on_a_gpu
 @pytest.mark.parametrize(("family", "policy"), [each for each in EVERY if each[1] in POLICIES])
 def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
@@ -396,15 +382,11 @@ def test_a_gpu_makes_the_trajectories_of_threads(family, policy):
     for a, b in zip(
         *(cabai.simulate(instance, policy, engine=each, **options) for each in (None, "cuda")), strict=True
     ):
-        check_same(a, b, most=0.0 if family.startswith("gaussian") else 0.01)
-
-
-@on_a_gpu
-@pytest.mark.parametrize("arms", [2, 30, 300])
-def test_a_gpu_takes_any_number_of_arms(arms):
-    instance = cabai.Instance("gaussian", [3, *[0] * (arms - 1)], [1] * arms)
-    options = {"delta": 0.05, "trajectories": 500, "epsilon": 0.5}
-    check_same(*(cabai.simulate(instance, engine=each, **options) for each in (None, "cuda")), most=0.0)
+        assert differing(a, b) <= (0.0 if family.startswith("gaussian") else 0.01)
+    for arms in (2, 30, 300) if (family, policy) == ("gaussian", "top-two") else ():
+        instance = cabai.Instance("gaussian", [3, *[0] * (arms - 1)], [1] * arms)
+        some = {"delta": 0.05, "trajectories": 500, "epsilon": 0.5}
+        assert differing(*(cabai.simulate(instance, engine=each, **some) for each in (None, "cuda"))) == 0
 
 
 @on_a_gpu

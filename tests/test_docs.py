@@ -1,22 +1,30 @@
-"""The documentation says what happens: its examples run, and print what is shown below them."""
+"""The documentation says what happens: its examples run, and print what is shown below them. The reference has every
+public name, and says what it is in a sentence and an example."""
 
 from __future__ import annotations
 
 import contextlib
 import doctest
+import inspect
 import io
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from sphinx.pycode import ModuleAnalyzer
 
+import cabai
 from shell import here
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+from site_parts import FENCE, INNER, members, public_names  # noqa: E402
+
 PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if page.exists()]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -184,3 +192,73 @@ def test_every_link_leads_somewhere(page):
 def words(pages: list[Path]) -> int:
     """What `wc -w` counts, code and output included."""
     return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
+# --- The reference
+
+
+NAMES = public_names()
+REFERENCE = (DOCS / "reference.md").read_text(encoding="utf-8")
+
+
+def documented() -> dict[str, str]:
+    """The docstring of every public name, and of the methods and properties of classes."""
+    found = {}
+    for name, value in NAMES.items():
+        is_data = not (inspect.isclass(value) or inspect.isroutine(value) or isinstance(value, ModuleType))
+        found[name] = comment_of(name) if is_data else inspect.getdoc(value) or ""
+        if inspect.isclass(value):
+            for member in members(value):
+                found[f"{name}.{member}"] = inspect.getdoc(inspect.getattr_static(value, member)) or ""
+    return found
+
+
+def comment_of(name: str) -> str:
+    """What is written above a constant, which has no docstring."""
+    room, _, constant = name.partition(".")
+    module = getattr(cabai, room)
+    for place in (module.__name__, f"{module.__name__}.base"):
+        comments = ModuleAnalyzer.for_module(place).find_attr_docs()
+        if ("", constant) in comments:
+            return "\n".join(comments["", constant]).strip()
+    return ""
+
+
+def test_every_public_name_is_in_the_reference_and_in_help_once():
+    """A method that the reference leaves out is for compiled code or subclasses, and exists."""
+    listed = [name for block in FENCE.findall(REFERENCE) for name in block[1].split()]
+    assert sorted(listed) == sorted(cabai.__all__)  # what is in a module among them comes with it
+    groups = cabai.__doc__.partition("\n\n")[2]
+    listed = [name for line in groups.splitlines() for name in line.partition(":")[2].split()]
+    assert sorted(listed) == sorted(cabai.__all__)
+    assert len(listed) <= 36
+    for name, hidden in INNER.items():
+        assert {
+            each for each in hidden if not hasattr(getattr(cabai, name, None) or getattr(cabai.results, name), each)
+        } == set()
+
+
+def test_what_it_is_stands_in_one_sentence_and_an_example():
+    for name, text in documented().items():
+        summary = " ".join(text.partition("\n\n")[0].split())
+        assert summary, f"{name} has no docstring"
+        assert summary[-1] in ".?:", name
+        assert not re.search(r"[.?!] [A-Z`]", summary), summary
+        assert len(summary) <= 150, summary
+    for name, text in documented().items():
+        assert is_shown(name, NAMES.get(name), text), name
+
+
+def is_shown(name: str, value: object, text: str) -> bool:
+    if inspect.isclass(value) and issubclass(value, Warning):
+        return "A warning of `" in text
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return "Raised by " in text or ">>>" in text
+    if isinstance(value, ModuleType):
+        return any(each.startswith(f"{name}.") for each in NAMES)  # their examples are its own
+    if value is None:  # a method or property: its own example, or the one of its class
+        owner, _, member = name.rpartition(".")
+        of_class = "\n".join(inspect.cleandoc(each.__doc__ or "") for each in NAMES[owner].__mro__)
+        lines = re.findall(r"^(?:>>>|\.\.\.) (.*)", of_class, re.MULTILINE)
+        return ">>>" in text or any(re.search(rf"\.{member}\b", line) for line in lines)
+    return ">>>" in text or not (inspect.isclass(value) or inspect.isroutine(value))

@@ -13,12 +13,13 @@ from scipy.stats import binom
 import cabai
 from cabai.core.evidence import evidence
 from cabai.core.setup import Setup
-from cabai.core.state import Record, Records, record
+from cabai.core.state import Record, Records
 from cabai.core.within import evidence_within
 from cabai.families import Bernoulli, Exponential, Gaussian, Poisson, mirror_image
 from cabai.policies import policy_of
 from cabai.thresholds import EValue
 from combinations import WITHOUT_BUDGET, covering
+from pairs import pair_of
 from reference_bound import divergence
 
 FAMILIES = {
@@ -31,28 +32,15 @@ FAMILIES = {
 }
 
 
-def setup_of(family: str, epsilon: float, variance: float = 1.0) -> Setup:
-    """Two arms; with `evalue` what is required is the level, whatever the number of pulls."""
+def within(
+    family: str, n_b: int, mean_b: float, n_a: int, mean_a: float, epsilon: float, variance: float = 1.0
+) -> float:
+    """What the kernel says of arm b and arm a, in plain Python."""
     kind = Gaussian(variance) if family == "gaussian" else FAMILIES[family]
-    return Setup(kind, EValue(), arms=2, delta=0.1, epsilon=epsilon)
-
-
-def arm_of(setup: Setup, n: int, mean: float) -> Record:
-    arm = Record(record(setup.layout.arm))
-    arm.pulls = arm.tested = n
-    arm.mean = arm.tested_mean = mean
-    return arm
-
-
-def ask(setup: Setup, kernel, n_b: int, mean_b: float, n_a: int, mean_a: float) -> float:
-    """What a kernel says of arm b and arm a, in plain Python."""
+    setup = Setup(kind, EValue(), arms=2, delta=0.1, epsilon=epsilon)
     with np.errstate(all="ignore"):
-        b, a = arm_of(setup, n_b, mean_b), arm_of(setup, n_a, mean_a)
-        return float(setup.bound(kernel)(Record(setup.rules), b, a))
-
-
-def within(family: str, n_b: int, mean_b: float, n_a: int, mean_a: float, epsilon: float, variance: float = 1.0):
-    return ask(setup_of(family, epsilon, variance), evidence_within, n_b, mean_b, n_a, mean_a)
+        arms = pair_of(setup, (n_b, n_a), (mean_b, mean_a))
+        return float(setup.bound(evidence_within)(Record(setup.rules), *arms))
 
 
 def exact_minimum(family, n_b, mean_b, n_a, mean_a, epsilon, variance=1.0):

@@ -21,48 +21,29 @@ from combinations import covering
 from conftest import variance_of
 
 FAMILIES = ["gaussian", "gaussian(variance=0.04)", "bernoulli", "bounded", "poisson", "exponential"]
-THRESHOLDS = ["paper", "stylized", "kt", "mixture", "evalue"]
-ACCURACY = 1e-11
 WHOLE = ("bernoulli", "poisson")  # families whose sums of rewards are whole numbers
 
 
-def exact_evidence(family, n_a, r_a, n_b, r_b):
-    """Z of arm a over arm b in 80 digits, with the sign of mean_a - mean_b, and how far rounding each mean may move it.
-
-    Z = L(a) + L(b) - L(both), L the largest log likelihood of some data; its derivative in mean_a is
-    N_a (eta(mean_a) - eta(m)), eta the natural parameter. A mean R/N is the nearest float of the quotient.
-    """
-    kind = family_of(family)
-    with mp.workdps(80):
-        n_a, r_a, n_b, r_b, v = (mpf(float(x)) for x in (n_a, r_a, n_b, r_b, variance_of(kind)))
-
-        def largest(n, r):
-            return reference.log_largest_likelihood(kind.name, n, r, v)
-
-        def eta(mean):
-            if kind.name == "gaussian":
-                return mean / v
-            if kind.name == "poisson":
-                return mp.log(mean)
-            if kind.name == "exponential":
-                return -1 / mean
-            return mp.log(mean / (1 - mean))
-
-        z = largest(n_a, r_a) + largest(n_b, r_b) - largest(n_a + n_b, r_a + r_b)
-        rounding = mpf(0)
-        for n, r in ((n_a, r_a), (n_b, r_b)):
-            moved = mpf(float(r) / float(n)) - r / n
-            if moved != 0 and z != 0:
-                rounding += abs(moved) * n * abs(eta(r / n) - eta((r_a + r_b) / (n_a + n_b)))
-        return mp.sign(r_a / n_a - r_b / n_b) * z, rounding
+def exact_evidence(name, arms, variance=1.0):
+    """Z of two arms, of their pulls and means, in 250 digits: L(b) + L(a) - L(both), L the largest log likelihood of
+    some data."""
+    with mp.workdps(250):
+        sums = [(mpf(int(n)), int(n) * mpf(float(mean))) for n, mean in arms]
+        sums.append(tuple(map(sum, zip(*sums, strict=True))))
+        of_b, of_a, of_both = (reference.log_largest_likelihood(name, *each, mpf(float(variance))) for each in sums)
+        return of_b + of_a - of_both
 
 
-def assert_exact(family, pulls, rewards, accuracy=ACCURACY):
-    """The evidence agrees with exact arithmetic but for `accuracy` and the rounding of the two means."""
-    found = evidence(Statistics(family, pulls, rewards)).pairwise[0, 1]
-    exact, rounding = exact_evidence(family, pulls[0], rewards[0], pulls[1], rewards[1])
-    allowed = accuracy * abs(exact) + 2 * rounding
-    assert abs(mpf(float(found)) - exact) <= allowed, (family, pulls, rewards, float(found), float(exact))
+def assert_exact(family, pulls, rewards):
+    """The evidence of means, each the nearest float of its quotient, has the sign of their difference, and agrees with
+    exact arithmetic but for the rounding of its terms."""
+    data = Statistics(family, pulls, rewards)
+    found = float(evidence(data).pairwise[0, 1])
+    exact = exact_evidence(data.family.name, zip(pulls, data.means, strict=True), variance_of(data.family))
+    assert np.sign(found) == np.sign(data.means[0] - data.means[1])
+    assert data.means.tolist() == [r / n for r, n in zip(rewards, pulls, strict=True)]
+    allowed = 1e-15 if "gaussian" in family else 1e-11
+    assert abs(mpf(abs(found)) - exact) <= allowed * exact + 1e-200, (family, pulls, rewards, found, float(exact))
 
 
 def sum_of(family, n, mean):
@@ -93,9 +74,9 @@ def random_data(source, family, arms):
 
 def hard_data(family):
     """Near ties of arms whose pulls are powers of two, so that the means are exact and so is what the evidence should
-    be; sums at the edges of the family; means of different sizes."""
+    be, for gaussians also far from 0; sums at the edges of the family; means of different sizes."""
     for pulls, gap in product([(2**30, 2**30), (2**30, 2**31), (2**32, 2**30)], [2**-10, 2**-20, 2**-30]):
-        for mean in (0.25, 0.5, 0.75, 1 - 2.0**-8):
+        for mean in (0.25, 0.5, 0.75, 1 - 2.0**-8, *([1e3, 1e6, -1e6] if "gaussian" in family else [])):
             yield pulls, [pulls[0] * (mean + gap), pulls[1] * mean]
     if family in ("bernoulli", "bounded", "poisson"):
         for n, other in product([1, 2, 7, 1000, 10**6, 10**9], [1, 3, 10**4, 10**9]):
@@ -116,16 +97,6 @@ def test_evidence_is_exact_on_random_data_of_one_to_a_billion_pulls(family):
         assert_exact(family, *data)
 
 
-@pytest.mark.parametrize("gap", [2.0**-20, 2.0**-10, 0.5])
-def test_gaussian_evidence_does_not_depend_on_where_zero_is_and_is_in_units_of_the_variance(gap):
-    for shift in (0.0, 1.0, 1e3, 1e6, -1e6):
-        data = [4096, 16384], [4096 * (shift + gap), 16384 * shift]
-        plain = evidence(Statistics("gaussian", *data)).overall
-        assert plain == pytest.approx(4096 * 16384 / 20480 * gap**2 / 2, rel=1e-15)
-        assert evidence(Statistics("gaussian", *data, variance=4)).overall == plain / 4
-        assert evidence(Statistics("gaussian(variance=4)", *data)).overall == plain / 4
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_evidence_has_the_sign_of_the_difference_of_means_and_the_leader_s_least_is_the_overall_one(family):
     """A tie for the best is no evidence, and the lowest index leads."""
@@ -140,25 +111,6 @@ def test_evidence_has_the_sign_of_the_difference_of_means_and_the_leader_s_least
     for means, leader in (([2, 2, 1], 0), ([1, 2, 2], 1), ([2, 1, 2], 0), ([2, 2, 2], 0)):
         found = evidence(Statistics(family, [8, 16, 1024], [8 / 4 * means[0], 16 / 4 * means[1], 1024 / 4 * means[2]]))
         assert (found.leader, found.overall) == (leader, 0)
-
-
-@pytest.mark.parametrize(
-    ("family", "threshold"),
-    [(f, t) for f in FAMILIES for t in THRESHOLDS if t != "kt" or f in ("bernoulli", "bounded")],
-)
-def test_a_worst_arm_far_below_all_others_does_not_end_the_test(family, threshold):
-    """Read literally, the paper's max_a min_b Z_{a,b} has no sign: the worst arm's is large once it is far off."""
-    pulls, rewards = [2000, 2000, 2000], [1200, 1201, 300]
-    data = Statistics(family, pulls, rewards, first=[1, 1, 1])
-    rule, worst = threshold_of(threshold), 2
-    unsigned = np.abs(evidence(data).pairwise)
-    for rival in (0, 1):
-        assert unsigned[worst, rival] > rule.required(data, worst, rival, delta=0.05)
-        assert not rule.beats(data, worst, rival, delta=0.05)
-        assert rule.beats(data, rival, worst, delta=0.05)
-    assert not rule.stops(data, delta=0.05)
-    assert evidence(data).leader == 1
-    assert rule.stops(Statistics(family, pulls, [300, 1201, 300], first=[1, 1, 1]), delta=0.05)
 
 
 def draw(source, family):
@@ -196,24 +148,6 @@ def test_observing_pull_by_pull_keeps_the_state_that_statistics_has_from_the_sum
             assert setup.stop(Records(arms), Record(run), rules) == rule.stops(data, delta=0.3)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_rival_asked_first_does_not_change_whether_a_run_stops(family):
-    source = random.Random(f"rival {family}")
-    rule = threshold_of("paper")
-    setup = Setup(family_of(family), rule, arms=4, delta=0.5)
-    answers = set()
-    for _ in range(100):
-        pulls = [source.randint(30, 200) for _ in range(4)]
-        data = Statistics(family, pulls, [sum_of(family, n, source.choice([0.1, 0.15, 0.95])) for n in pulls])
-        arms, run = data.state(setup)
-        expected = all(rule.beats(data, data.leader, a, delta=0.5) for a in range(4) if a != data.leader)
-        for rival in (-1, 0, 1, 2, 3):
-            run["rival"] = rival
-            assert setup.stop(Records(arms), Record(run), Record(setup.rules)) == expected
-        answers.add(expected)
-    assert answers == {True, False}
-
-
 def test_an_arm_out_of_play_is_not_the_leader_again():
     setup = Setup(family_of("gaussian"), threshold_of("paper"), arms=2, delta=0.1)
     arms, run = setup.start()
@@ -233,6 +167,7 @@ def test_statistics_of_samples_are_their_numbers_sums_and_first_rewards_and_only
         for values in (data.pulls, data.rewards, data.first, data.means):
             values[:] = 99
     assert data.leader == 0
+    assert Statistics("gaussian", [1, 1], [1, 0], variance=4).family == family_of("gaussian(variance=4)")
     arms, run = data.state(Setup(data.family, threshold_of("evalue"), arms=2, delta=0.1))
     assert arms["first"].tolist() == [3, 1]
     assert run["t"] == 5
@@ -285,48 +220,18 @@ def test_the_evalue_threshold_asks_for_first_rewards_where_it_needs_them():
         assert rule.stops(without, delta=0.1)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"])
-def test_the_bound_without_logarithms_is_never_below_the_evidence_and_close_to_it(family):
-    from cabai.core.evidence import evidence_at_most, pair_evidence
-
-    kind = family_of(family.removeprefix("mirrored "))
-    if family.startswith("mirrored"):
-        kind = mirror_image(kind)
-    rng = np.random.default_rng(11)
-    b, a = SimpleNamespace(), SimpleNamespace()
-    near = []
-    for _ in range(3000):
-        low, high = np.sort(rng.uniform(0, 1, 2) if family == "bernoulli" else 10 ** rng.uniform(-3, 3, 2))
-        if rng.uniform() < 0.5:  # close together, as arms are that are hard to tell apart
-            low = high * (1 - 10 ** rng.uniform(-6, -1))
-        if family.startswith("mirrored"):
-            low, high = -high, -low
-        b.tested, a.tested = (int(n) for n in 10 ** rng.uniform(0, 6, 2))
-        b.tested_mean, a.tested_mean = high, low
-        z = kind.call(pair_evidence, b.tested, high, a.tested, low)
-        most = kind.call(evidence_at_most, b, a)
-        assert most >= z
-        if abs(high - low) < 0.05 * min(abs(high), abs(low), abs(1 - high) if family == "bernoulli" else 1e9):
-            near.append(most / z)
-        b.tested_mean, a.tested_mean = low, high  # the data prefer the other arm
-        assert kind.call(evidence_at_most, b, a) == 0.0
-    assert len(near) > 300
-    assert max(near) < 1.01
-    with np.errstate(all="raise"):  # at the edge of the family nothing is divided by 0
-        b.tested_mean, a.tested_mean = {"bernoulli": (1.0, 0.0), "poisson": (1.0, 0.0)}.get(family, (0.0, -1.0))
-        assert kind.call(evidence_at_most, b, a) == np.inf or family == "exponential"
-
-
 @pytest.mark.parametrize(
     "family", ["gaussian", "bernoulli", "poisson", "exponential", "mirrored poisson", "mirrored exponential"]
 )
 def test_the_bounds_without_logarithms_hold_in_exact_arithmetic(family):
-    """Also for means that differ in the last digit, next to an edge, or by many orders of magnitude."""
+    """Also for means that differ in the last digit, next to an edge, or by many orders of magnitude. The upper one is
+    close where means are, and 0 where the data prefer the other arm."""
     from cabai.core.evidence import evidence_at_least, evidence_at_most
 
     source, name = random.Random(f"bounds {family}"), family.removeprefix("mirrored ")
     kind = family_of(name) if name == family else mirror_image(family_of(name))
     rounding = 1 + mpf(1e-14) if family == "gaussian" else 1  # there, the lower bound is Z itself
+    close = []
     for _ in range(400):
         high = random_extreme_mean(source, name)
         near = source.choice([high * (1 - 10 ** source.uniform(-15, -1)), high - (1 - high) * source.random() / 2])
@@ -337,14 +242,19 @@ def test_the_bounds_without_logarithms_hold_in_exact_arithmetic(family):
         pulls = [round(10 ** source.uniform(0, 12)) for _ in range(2)]
         means = (high, low) if name == family else (-low, -high)
         b, a = (SimpleNamespace(tested=n, tested_mean=mean) for n, mean in zip(pulls, means, strict=True))
+        plain = (high, low) if name == family else (low, high)
+        z, most = exact_evidence(name, zip(pulls, plain, strict=True)), kind.call(evidence_at_most, b, a)
         with mp.workdps(250):
-            sign = 1 if name == family else -1
-            sums = [(mpf(each.tested), sign * each.tested * mpf(each.tested_mean)) for each in (b, a)]
-            both = sum(n for n, _ in sums), sum(r for _, r in sums)
-            parts = [reference.log_largest_likelihood(name, n, r, mpf(1)) for n, r in (*sums, both)]
-            z = parts[0] + parts[1] - parts[2]
             assert kind.call(evidence_at_least, b, a) <= z * rounding
-            assert kind.call(evidence_at_most, b, a) >= z
+        assert most >= z
+        if high - low < 0.05 * min(low, 1 - high if name == "bernoulli" else high) and name != "gaussian":
+            close.append(most / z)
+        assert kind.call(evidence_at_most, a, b) == 0.0 or name == "gaussian"
+    assert max(close, default=1) < 1.01
+    assert len(close) > 60 or name == "gaussian"
+    with np.errstate(all="raise"):  # at the edge of the family nothing is divided by 0
+        b.tested_mean, a.tested_mean = {"bernoulli": (1.0, 0.0), "poisson": (1.0, 0.0)}.get(family, (0.0, -1.0))
+        assert kind.call(evidence_at_most, b, a) == np.inf or name in ("exponential", "gaussian")
 
 
 def random_extreme_mean(source, family):

@@ -16,6 +16,7 @@ from cabai.families.slots import draw_mean
 from cabai.policies import POLICIES, bibtex
 from cabai.policies.citations import CITED, papers
 from cabai.support.specialise import binding, specialised
+from studies import new
 
 MU2 = cabai.Instance("bernoulli", [0.3, 0.21, 0.2, 0.19, 0.18], [1] * 5)
 FOUR = cabai.Instance("gaussian", [1, 0.85, 0.8, 0.7], [1] * 4)
@@ -123,18 +124,25 @@ def test_ties_favour_no_arm_if_arms_are_shuffled():
     assert (fewer.pulls == shuffled.pulls[:100]).all()
 
 
-def test_budgets_that_make_no_sense_are_refused():
-    instance = cabai.Instance("bernoulli", [0.5, 0.4, 0.3], [1, 1, 1])
-    for options, message in (
-        ({"policy": "successive-rejects"}, "plans how to spend a budget: give one"),
-        ({"budget": 2}, "budget must pay for each arm once, 3, got 2"),
-        ({"budget": 10, "max_cost": 5}, "without epsilon, another goal or max_cost"),
-        ({"budget": 10, "delta": [0.1, 0.2]}, "budget goes with one delta"),
-        ({"budget": -1}, "budget must be"),
-        ({"shuffle": True, "keep": "summary"}, "shuffle needs keep='rows'"),
-    ):
-        with pytest.raises(cabai.InvalidInput, match=message):
-            cabai.simulate(instance, **{"trajectories": 5} | options)
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        ("successive-rejects", {}, "plans how to spend a budget: give one"),
+        ("uniform", {"budget": 2}, "budget must pay for each arm once, 3, got 2"),
+        ("uniform", {"budget": 10, "max_cost": 5}, "without epsilon, another goal or max_cost"),
+        ("uniform", {"budget": 10, "delta": [0.1, 0.2]}, "budget goes with one delta"),
+        ("uniform", {"budget": -1}, "budget must be"),
+        ("uniform", {"shuffle": True, "keep": "summary"}, "shuffle needs keep='rows'"),
+        ("eb-tci(coin=fair)", {}, "coin must be one of ids, half, got 'fair'"),
+        ("eb-tci(epsilon=0.1)", {}, "needs challenger=tc"),
+        ("thompson(challenger=tci)", {}, "challenger must be one of tc, resample"),
+        ("at2(challenger=resample)", {}, "challenger must be one of tc, tci"),
+        ("tas(tracking=c)", {}, "tracking must be one of deficit, ratio, sums"),
+    ],
+)
+def test_budgets_and_parameters_that_make_no_sense_are_refused(policy, options, message):
+    with pytest.raises(cabai.InvalidInput, match=message):
+        cabai.simulate(cabai.Instance("bernoulli", [0.5, 0.4, 0.3], [1, 1, 1]), policy, trajectories=5, **options)
 
 
 def next_means(rules, record, n, total, out):
@@ -167,42 +175,31 @@ def test_means_are_drawn_from_their_posterior(family):
         assert (mirrored == -out[:1000]).all()
 
 
-def test_parameters_that_make_no_sense_are_refused_and_every_policy_says_what_to_cite():
-    for policy, message in (
-        ("eb-tci(coin=fair)", "coin must be one of ids, half, got 'fair'"),
-        ("eb-tci(epsilon=0.1)", "needs challenger=tc"),
-        ("thompson(challenger=tci)", "challenger must be one of tc, resample"),
-        ("at2(challenger=resample)", "challenger must be one of tc, tci"),
-        ("tas(tracking=c)", "tracking must be one of deficit, ratio, sums"),
-    ):
-        with pytest.raises(cabai.InvalidInput, match=message):
-            cabai.policies.policy_of(policy)
+def test_every_policy_says_what_to_cite():
     assert set(CITED) == {*POLICIES.names, "cheapest"}
     assert {key for keys in CITED.values() for key in keys} == set(papers())
     assert bibtex("thompson(challenger=resample)").startswith("@inproceedings{shang20,")
     assert (bibtex("lma").count("@"), bibtex("mine:own")) == (2, "")
 
 
+def next_result(means):
+    """arm -> a reward and a cost, both the same in every study."""
+    count = iter(range(1000))
+    return lambda arm: (int((next(count) * 0.618) % 1 < dict(zip("abc", means, strict=True))[arm]), 1.0)
+
+
 @pytest.mark.parametrize("policy", ["successive-rejects", "sequential-halving", "continuous-rejects"])
-def test_a_live_study_spends_its_budget_and_ends_with_a_leader_without_a_claim(policy):
-    means, count = {"a": 0.5, "b": 0.9, "c": 0.3}, iter(range(1000))
-    study = cabai.create_study(policy, arms=list(means), family="bernoulli", policy=policy, max_cost=60,
-                               storage="sqlite:///:memory:")  # fmt: skip
-    status = study.run(lambda arm: (int((next(count) * 0.618) % 1 < means[arm]), 1.0))
+def test_a_live_study_spends_its_budget_and_claims_only_what_is_proven(policy):
+    """It ends with a leader and without a decision. What it drops to keep its budget is not called proven."""
+    clear, unclear = new(policy=policy, max_cost=60), new(policy=policy, max_cost=60)
+    status = clear.run(next_result([0.5, 0.9, 0.3]))
     assert (status.reason, status.leader, status.decision, status.spent) == ("max_cost", "b", None, 60)
     assert max(arm.pulls for arm in status.arms) > 20
     assert status.within == 0  # its test has shown the rest
     assert status.sentence.startswith("Proven: b is the best, wrong with probability at most 0.05. Stopped at max_cost")
-    study.accept()
-    assert (study.status().decision, study.status().epsilon) == ("b", 0)
-
-
-@pytest.mark.parametrize("policy", ["successive-rejects", "sequential-halving", "continuous-rejects"])
-def test_what_a_live_study_drops_to_keep_its_budget_is_not_called_proven(policy):
-    rewards = iter(range(1000))
-    study = cabai.create_study(f"{policy} drops", arms=["a", "b", "c"], family="bernoulli", policy=policy, max_cost=60,
-                               storage="sqlite:///:memory:")  # fmt: skip
-    status = study.run(lambda arm: (int((next(rewards) * 0.618) % 1 < {"a": 0.5, "b": 0.6, "c": 0.4}[arm]), 1.0))
+    clear.accept()
+    assert (clear.status().decision, clear.status().epsilon) == ("b", 0)
+    status = unclear.run(next_result([0.5, 0.6, 0.4]))
     assert (status.decision, status.confidence) == (None, 0)
     assert 0.2 < status.within < 0.55  # champion's part for pairs of arms, over all of them
     assert all(arm.may_be_best for arm in status.arms)
@@ -219,18 +216,14 @@ def test_with_another_budget_a_live_study_plans_again_for_all_arms(policy):
     """Raised before the first drop, it makes the pulls of a study that had that budget from the start; raised after
     the end, dropped arms are pulled again, and what is left of the new budget is spent."""
 
-    def study_of(name, budget):
-        return cabai.create_study(name, arms=["a", "b", "c"], family="bernoulli", policy=policy, max_cost=budget,
-                                  storage="sqlite:///:memory:")  # fmt: skip
-
-    def pulls(study, number, rewards):
+    def pulls(study, number, result):
         for _ in range(number):
             pull = study.ask()
-            study.tell(pull, int((next(rewards) * 0.618) % 1 < {"a": 0.5, "b": 0.6, "c": 0.4}[pull.arm]), 1.0)
+            study.tell(pull, *result(pull.arm))
             yield pull.arm
 
-    whole, amended = study_of(f"{policy} whole", 120), study_of(f"{policy} amended", 60)
-    one, other = iter(range(1000)), iter(range(1000))
+    whole, amended = new(policy=policy, max_cost=120), new(policy=policy, max_cost=60)
+    one, other = next_result([0.5, 0.6, 0.4]), next_result([0.5, 0.6, 0.4])
     first = list(pulls(amended, 6, other))
     amended.amend(max_cost=120)
     assert first + list(pulls(amended, 114, other)) == list(pulls(whole, 120, one))

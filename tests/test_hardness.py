@@ -1,7 +1,6 @@
 """What a policy pays in the limit: its formula against a run without noise, closed forms, and simulation."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -27,43 +26,14 @@ INSTANCES = {
 
 
 def noiseless_cost(instance: Instance, policy: str, level: float) -> float:
-    """What a policy pays if every reward is its mean and evidence has to exceed `level`: pull by pull, by its rule.
-
-    Evidence and interval ends are those of tests/reference.py, which shares no code with the package.
-    """
-    family, means, costs = instance.family.name, instance.means.tolist(), instance.costs.tolist()
-    variance, K, best = variance_of(instance.family), len(instance), instance.best
-    N, play = [1] * K, list(range(K))
-    counted = costs if policy in ("co", "ctas") else [1.0] * K
+    """What the plain version of a policy pays if every reward is its mean and evidence has to exceed `level`. Shares
+    are tracked by ratio, which keeps counts to one pull."""
+    family, means, costs = instance.family, instance.means.tolist(), instance.costs.tolist()
+    given, options = (family.name, variance_of(family), len(instance), level, 0.1, lambda a: (means[a], costs[a])), {}
     if policy in ("ctas", "tas"):
-        shares = reference.shares(family, means, counted, variance)
-
-    def z(a: int) -> float:
-        return N[best] * reference.g(family, means[best], means[a], N[a] / N[best], variance)
-
-    def end(a: int) -> float:
-        return reference.upper_end(family, N[a], means[a], level, variance)
-
-    while True:
-        rivals = [a for a in play if a != best]
-        if policy == "d-lucb":
-            rival = max(rivals, key=end)
-            if reference.lower_end(family, N[best], means[best], level, variance) > end(rival):
-                break
-            pulled = [best, rival]
-        elif policy in ("co", "racing"):
-            play = [a for a in play if a == best or z(a) <= level]
-            if len(play) == 1:
-                break
-            pulled = [min(play, key=lambda a: math.sqrt(counted[a]) * N[a])]
-        else:
-            if all(z(a) > level for a in rivals):
-                break
-            wanted = [1.0] * K if policy == "uniform" else shares  # tracked by ratio, which keeps counts to one pull
-            pulled = [max(play, key=lambda a: wanted[a] / (counted[a] * N[a]))]
-        for a in pulled:
-            N[a] += 1
-    return sum(n * c for n, c in zip(N, costs, strict=True))
+        w = reference.shares(family.name, means, costs if policy == "ctas" else [1.0] * len(means), variance_of(family))
+        options = {"tracking": "ratio", "exploration": 0, "w": w}
+    return sum(reference.run(policy, *given, options=options).C)
 
 
 @pytest.mark.parametrize(("name", "policy"), covering(INSTANCES, POLICIES))

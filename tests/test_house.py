@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import subprocess
 import sys
@@ -23,7 +22,6 @@ ROOMS = [  # from the top; each may use those before it, and itself
 ]  # fmt: skip
 ROOM_OF = {
     "hardness": "bound",
-    "figure": "plots",
     "interrupts": "support",
     "__main__": "cli",
     "quick": "cli",
@@ -98,15 +96,12 @@ def test_modules_import_each_other_in_no_circle():
         visit(name, ())
 
 
-def all_families() -> dict[str, cabai.families.Family]:
-    return {name: cabai.families.family_of(name) for name in cabai.families.FAMILIES.names}
-
-
 def test_one_default_everywhere():
     """What was simulated is what runs, without naming anything: in Python, in the shell and in studies."""
     from typer.main import get_command
 
     from cabai import cli, policies, thresholds
+    from cabai.simulation import simulating
 
     commands = get_command(cli.app).commands
     commands |= commands["study"].commands
@@ -118,14 +113,15 @@ def test_one_default_everywhere():
         for parameter in commands[command].params:
             found.get(parameter.name, []).append(parameter.default)
     assert found == {"policy": [policies.DEFAULT] * 6, "threshold": [None] * 6}
-    defaults = {name: thresholds.threshold_of(None, family) for name, family in all_families().items()}
+    families = {name: cabai.families.family_of(name) for name in cabai.families.FAMILIES.names}
+    defaults = {name: thresholds.threshold_of(None, family) for name, family in families.items()}
     assert all(threshold.is_proven_for(name) for name, threshold in defaults.items())
     assert {name: str(threshold) for name, threshold in defaults.items()} == {
         **dict.fromkeys(("gaussian", "bernoulli", "poisson", "exponential"), "contrast"), "bounded": "bets",
     }  # fmt: skip
-    of_three = {name: str(thresholds.threshold_of(None, family, 3)) for name, family in all_families().items()}
+    of_three = {name: str(thresholds.threshold_of(None, family, 3)) for name, family in families.items()}
     assert of_three == dict.fromkeys(defaults, "champion")
-    assert cabai.simulation.comparing.POLICIES[0] == policies.DEFAULT
+    assert simulating.POLICIES[0] == policies.DEFAULT
 
 
 def test_nothing_that_tools_leave_behind_is_committed():
@@ -140,13 +136,12 @@ def test_nothing_that_tools_leave_behind_is_committed():
     assert subprocess.run([*listed, "-ci", "--exclude-standard"], capture_output=True, text=True).stdout == ""
 
 
-def test_the_table_of_slots_is_what_the_source_says():
+def test_the_table_of_slots_is_what_the_source_says(monkeypatch):
     from cabai.support.specialise import SLOTS
 
-    script = Path(__file__).parent.parent / "docs" / "slots.py"
-    spec = importlib.util.spec_from_file_location("slots", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "docs"))
+    import slots as module
+
     assert module.PAGE.read_text() == module.page(), "run: python docs/slots.py"
     listed = module.table()
     assert [name for name in SLOTS if f"|`{name}`|" not in listed and not name.startswith(module.INNER)] == []

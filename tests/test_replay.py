@@ -113,7 +113,7 @@ REFUSED = {
     "item,a,score\nx,1,0\n": "is the column 'score' an arm",
     "arm,item,score\na,x,1\nb,x,0\na,x,1\n": "rows 2 and 4: arm 'a' appears twice on item 'x'",
     "arm,item,score\na,x,1\nb,x,\nb,y,often\n": "row 4, column 'score': a score must be a number",
-    "arm,item,score\na,x,1\n,x,0\n": "row 3, column 'arm': it is empty",
+    "arm,item,score\na,x,1\n,x,0\n": "row 3: the arm has no name",
     "arm,item,score,cost\na,x,1,1\nb,x,0,-1\n": "row 3, column 'cost': a cost must be 0 or more, and finite, got -1",
     "arm,item,score,cost\na,x,1,1\nb,x,0,\n": "arm 'b' has a score but no cost on item 'x'; evaluations like this: 1",
     "arm,item,score,cost\na,x,1,0\nb,x,0,0\n": "at least one cost must be more than 0",

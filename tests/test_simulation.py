@@ -19,14 +19,9 @@ from cabai.policies import policy_of
 from cabai.simulation.work import Work
 from cabai.thresholds import threshold_of
 from combinations import covering
+from conftest import differing
 
 ALL = covering(["co", "ctas", "top-two", "d-lucb", "tas", "uniform", "racing"], most=4)
-
-
-def same(a: cabai.results.Runs, b: cabai.results.Runs) -> bool:
-    return all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("decisions", "costs", "steps", "pulls", "path")
-    )
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -34,7 +29,7 @@ def test_result_depends_on_seed_and_trajectory_only(paper_instance, policy):
     options = {"trajectories": 130, "seed": 5, "grid": [3, 10, 100], "threshold": "paper"}
     whole = cabai.simulate(paper_instance, policy, **options)
     for workers in (1, 3):
-        assert same(whole, cabai.simulate(paper_instance, policy, workers=workers, **options))
+        assert differing(whole, cabai.simulate(paper_instance, policy, workers=workers, **options)) == 0
     fewer = cabai.simulate(paper_instance, policy, trajectories=7, seed=5, threshold="paper")
     assert np.array_equal(fewer.costs, whole.costs[:7])
     other = cabai.simulate(paper_instance, policy, trajectories=130, seed=6, threshold="paper")
@@ -48,7 +43,7 @@ def test_several_deltas_from_one_trajectory_equal_one_at_a_time(paper_instance, 
     together = cabai.simulate(paper_instance, policy, delta=deltas, **options)
     assert [runs.delta for runs in together] == deltas
     for runs in together:
-        assert same(runs, cabai.simulate(paper_instance, policy, delta=runs.delta, **options))
+        assert differing(runs, cabai.simulate(paper_instance, policy, delta=runs.delta, **options)) == 0
     with pytest.raises(InvalidInput, match="depend on delta: give one delta at a time"):
         cabai.simulate(paper_instance, "co", delta=[0.1, 0.01], threshold="paper")
 
@@ -265,14 +260,25 @@ def test_more_trajectories_than_memory_holds_are_refused(paper_instance):
         cabai.simulate(paper_instance, "co", trajectories=10**8, grid=range(1, 1000), threshold="paper")
 
 
-@pytest.mark.parametrize("method", ["to_frame", "to_parquet"])
-def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, tmp_path, method):
-    runs = cabai.simulate(paper_instance, "co", trajectories=2, threshold="paper")
-    missing = "pandas" if method == "to_frame" else "pyarrow"
-    monkeypatch.setitem(sys.modules, missing, None)
-    how = 'in a clone of cabai, pip install ".[frames]"'
-    with pytest.raises(ModuleNotFoundError, match=re.escape(f"this needs {missing}, which is not installed: {how}")):
-        getattr(runs, method)(*([] if method == "to_frame" else [tmp_path / "runs.parquet"]))
+NEEDED = {
+    "pandas": ("frames", lambda runs: runs.to_frame()),
+    "pyarrow": ("frames", lambda runs: runs.to_parquet("runs.parquet")),
+    "distributed": ("dask", lambda runs: cabai.simulate(runs.instance, engine="dask")),
+    "ray": ("ray", lambda runs: cabai.simulate(runs.instance, engine="ray")),
+    "joblib": ("processes", lambda runs: cabai.simulate(runs.instance, engine="processes")),
+    "numba_cuda": ("cuda", lambda runs: cabai.simulate(runs.instance, engine="cuda")),
+}
+
+
+@pytest.mark.parametrize("package", NEEDED)
+def test_what_is_not_installed_is_told(paper_instance, monkeypatch, package):
+    runs, (extra, call) = cabai.simulate(paper_instance, trajectories=2), NEEDED[package]
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    how = rf'this needs {package}, which is not installed: in a clone of cabai, pip install "\.\[{extra}\]"'
+    with pytest.raises(ModuleNotFoundError, match=how):
+        call(runs)
 
 
 @pytest.mark.parametrize(
@@ -290,6 +296,12 @@ def test_frames_without_pandas_say_what_to_install(paper_instance, monkeypatch, 
         ({"policy": 7}, "policy must be a name or a policy, got 7"),
         ({"grid": [0]}, "grid must be a whole number of at least 1"),
         ({"instance": "G3"}, "simulate takes a cabai.Instance, got 'G3'"),
+        ({"engine": "joblib"}, "one of 'processes', 'dask', 'ray' and 'cuda', or a dask.distributed.Client, got 'jobl"),
+        ({"engine": 7}, "got 7"),
+        ({"engine": "processes", "address": "tcp://host:1"}, "it needs engine 'dask' or 'ray', got 'processes'"),
+        ({"engine": "processes", "workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        ({"keep": "all"}, "keep must be 'rows' or 'summary', got 'all'"),
+        ({"keep": "summary", "grid": [5]}, "it needs keep='rows'"),
     ],
 )
 def test_bad_input_is_refused_by_name(paper_instance, options, message):

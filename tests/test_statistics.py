@@ -149,18 +149,15 @@ def every(quick, cells, policies):
     ]
 
 
+@pytest.mark.parametrize("max_pulls", [150, pytest.param(3000, marks=SLOW)])
 @pytest.mark.parametrize(
     ("family", "threshold", "policy"), every(QUICK, [each for each in CELLS if each[0] in HARD], ALL)
 )
-def test_errors_stay_below_delta(family, threshold, policy):
+def test_errors_stay_below_delta(family, threshold, policy, max_pulls):
+    """Also in the long run."""
     assert cabai.thresholds.threshold_of(threshold).is_proven_for(family)
-    errors_of(HARD[family], policy, threshold, 20_000, 60 if policy == "d-lucb" else 150)
-
-
-@SLOW
-@pytest.mark.parametrize(("family", "threshold", "policy"), every([], [each for each in CELLS if each[0] in HARD], ALL))
-def test_errors_stay_below_delta_in_the_long_run(family, threshold, policy):
-    errors_of(HARD[family], policy, threshold, 20_000, 3000)
+    max_pulls = 60 if max_pulls == 150 and policy == "d-lucb" else max_pulls
+    errors_of(HARD[family], policy, threshold, 20_000, max_pulls)
 
 
 @pytest.mark.parametrize(("family", "threshold", "policy"), every(QUICK_WITHIN, CELLS, WITHOUT_BUDGET))

@@ -20,7 +20,7 @@ from cabai.families import family_of
 from cabai.thresholds import Symmetric, symmetric
 from combinations import covering
 from pairs import check_never_above, check_quick_look
-from studies import check_same_pulls
+from studies import check_same_pulls, new
 
 SLOW = pytest.mark.slow
 UNKNOWN = "gaussian(variance=unknown)"
@@ -75,10 +75,6 @@ def total(rewards_b, rewards_a, m_b, m_a):
     return w * sum(signs) + (1 - 2 * w) * tilts.sum()
 
 
-def test_the_weights_sum_to_one():
-    assert weights()[1].sum() == pytest.approx(1, abs=1e-12)
-
-
 LAWS = {
     "gaussian": lambda rng, n: rng.normal(size=n),
     "uniform": lambda rng, n: rng.uniform(-1, 1, n),
@@ -92,7 +88,8 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 def test_the_worth_at_the_true_means_does_not_rise_in_mean(law):
     """One pull of either arm, by a fair coin mu +- e, ahead of 60 random states; mu at m or on its allowed side. Every
-    symmetric law is a mixture of such coins."""
+    symmetric law is a mixture of such coins. At first it is 1."""
+    assert weights()[1].sum() == pytest.approx(1, abs=1e-12)
     rng = np.random.default_rng(1)
     for _ in range(60):
         data = [LAWS[law](rng, int(rng.integers(0, 12))) for _ in range(2)]
@@ -162,11 +159,7 @@ def test_equal_rewards_are_told_apart_by_their_signs_only():
     assert math.isfinite(log_e_of(setup, late, zeros))
     assert log_e_of(setup, late, np.append(np.ones(50), 2.0)) == 0.0
     assert math.isfinite(log_e_of(setup, np.append(ones, [1e90, -1e90]), np.append(zeros, [1e-90, 2e-90])))
-
-
-def test_two_values_that_touch_are_not_apart():
-    """All rewards of a are at most 1, all of b at least 1: at m = 1 both may be right."""
-    setup = setup_of()
+    # All rewards of a are at most 1, all of b at least 1: at m = 1 both may be right.
     b, a = np.tile([1.0, 1.0, 1.0, 2.0], 3), np.tile([1.0, 1.0, 1.0, 0.0], 3)
     assert log_e_of(setup, b, a) <= max(brute_least(b, a), 0.0) + 1e-6
 
@@ -186,17 +179,15 @@ def test_intervals_hold_and_do_not_depend_on_units():
     assert -0.3 < low < high < 0.3
 
 
-def pulls_per_arm(family, gap, threshold=None, trajectories=400):
-    instance = Instance(family, [gap, 0.0], [1, 1])
-    return simulate(
-        instance, "uniform", threshold=threshold, delta=0.05, trajectories=trajectories, seed=7
-    ).summary().steps / (2 * trajectories)
-
-
 @pytest.mark.parametrize(("gap", "most"), [(2.0, 2.3), (1.0, 1.6), (0.5, 1.2), pytest.param(0.25, 1.1, marks=SLOW)])
 def test_not_knowing_the_variance_costs_little(gap, most):
-    """Pulls of each of two arms in turn, over those of `evalue` with the variance known: 400 trajectories."""
-    assert pulls_per_arm(UNKNOWN, gap) <= most * pulls_per_arm("gaussian", gap, "evalue")
+    """Pulls of two arms in turn, over those of `evalue` with the variance known: 400 trajectories."""
+    options = {"delta": 0.05, "trajectories": 400, "seed": 7}
+    mine, known = (
+        simulate(Instance(family, [gap, 0.0], [1, 1]), "uniform", threshold=threshold, **options).summary().steps
+        for family, threshold in ((UNKNOWN, None), ("gaussian", "evalue"))
+    )
+    assert mine <= most * known
 
 
 @pytest.mark.parametrize(("policy", "epsilon", "most"), [("top-two", 0.0, 30), ("top-two", 0.2, 120), ("co", 0.2, 90)])
@@ -237,7 +228,7 @@ def test_top_two_starves_no_arm_whose_first_rewards_are_almost_equal():
 
 def test_progress_counts_the_pulls_that_every_decision_needs():
     """Nine of each arm, however far apart they are: after 5 of 18, less than half is done."""
-    study = cabai.create_study("times", arms=["a", "b"], family="gaussian", storage="memory")
+    study = new(arms=["a", "b"], family=UNKNOWN, policy="top-two")
     for reward in (3.0, 1.0, 3.1, 1.1, 3.05):
         study.tell(study.ask(), reward, cost=1)
     assert 0.1 < study.status().progress < 0.5
@@ -253,14 +244,14 @@ def test_a_variance_that_is_not_known_is_refused_where_it_is_needed():
             simulate(Instance(UNKNOWN, [1, 0], [1, 1]), policy)
         with pytest.raises(InvalidInput, match=f"^policy {policy} needs the variance: "):
             cabai.create_study(policy, arms=["a", "b"], family="gaussian", policy=policy, storage="memory")
-    with pytest.raises(InvalidInput, match="calibrate needs the variance"):
-        cabai.calibrate(UNKNOWN, costs=[1, 1])
-    with pytest.raises(InvalidInput, match="leave out the threshold"):
-        simulate(Instance("gaussian", [1, 0], [1, 1]), threshold="symmetric")
-    with pytest.raises(InvalidInput, match="sd\\[0\\] must be positive"):
-        Instance(UNKNOWN, [1, 0], [1, 1], sd=0)
-    with pytest.raises(InvalidInput, match="needs the rewards themselves"):
-        Symmetric().beats(cabai.Statistics(UNKNOWN, [3, 3], [1, 2]), 0, 1, delta=0.1)
+    for call, message in (
+        (lambda: cabai.calibrate(UNKNOWN, costs=[1, 1]), "calibrate needs the variance"),
+        (lambda: simulate(Instance("gaussian", [1, 0], [1, 1]), threshold="symmetric"), "leave out the threshold"),
+        (lambda: Instance(UNKNOWN, [1, 0], [1, 1], sd=0), r"sd\[0\] must be positive"),
+        (lambda: Symmetric().stops(cabai.Statistics(UNKNOWN, [3, 3], [1, 2]), delta=0.1), "needs the rewards themselv"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            call()
     assert Symmetric().is_proven_for(UNKNOWN)
     assert not Symmetric().is_proven_for("gaussian")
     assert not cabai.thresholds.EValue().is_proven_for(UNKNOWN)

@@ -4,15 +4,19 @@ import itertools
 import math
 import random
 import re
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from scipy import special, stats
 
 import reference
 from cabai import InvalidInput, Statistics
+from cabai.core.evidence import evidence
 from cabai.core.setup import Setup
+from cabai.core.state import Record
+from cabai.core.stopping import interval_level
 from cabai.families import family_of
 from cabai.thresholds import KT, EValue, Mixture, Paper, threshold_of
 from cabai.thresholds.paper import smallest_log_B
@@ -42,26 +46,23 @@ OF_T = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("family", "threshold"),
-    [(f, t) for f in FAMILIES for t in OF_T if t != "kt" or f in ("bernoulli", "bounded")],
-)
-def test_a_threshold_in_t_equals_the_reference(family, threshold):
-    rule, name, parameters = threshold_of(threshold), family_of(family).name, OF_T[threshold]
-    for pulls, delta in itertools.product(PULLS, DELTAS):
-        data = flat(family, pulls)
-        expected = reference.beta(rule.name, sum(pulls), delta, len(pulls), name, parameters)
-        assert rule.required(data, 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_mixture_of_a_pair_equals_the_reference(family):
+def test_what_is_required_equals_the_reference(family):
+    name = family_of(family).name
     for pulls, delta in itertools.product(PULLS, DELTAS):
-        data = flat(family, pulls)
-        for b, a in itertools.permutations(range(min(len(pulls), 4)), 2):
-            name = family_of(family).name
-            expected = reference.beta_mixture_pairwise(pulls[b], pulls[a], delta, len(pulls), name)
+        data, arms = flat(family, pulls), len(pulls)
+        for threshold, parameters in OF_T.items():
+            if threshold != "kt" or name in ("bernoulli", "bounded"):
+                rule = threshold_of(threshold)
+                expected = reference.beta(rule.name, sum(pulls), delta, arms, name, parameters)
+                assert rule.required(data, 0, 1, delta=delta) == pytest.approx(expected, rel=1e-12)
+        for b, a in itertools.permutations(range(min(arms, 4)), 2):
+            expected = reference.beta("mixture", 0, delta, arms, name, pair=(pulls[b], pulls[a]))
             assert Mixture().required(data, b, a, delta=delta) == pytest.approx(expected, rel=1e-12)
+        if delta == 0.05 and arms < 5:
+            expected = smallest_log_B(1.2, arms, delta) + 1.2 * math.log(sum(pulls)) - math.log(delta)
+            required = threshold_of("paper(alpha=1.2)").required(data, 0, 1, delta=delta)
+            assert required == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,8 @@ def test_b_beats_a_exactly_when_the_reference_says_so(family, threshold):
         first = [min(f, r) for f, r in zip(first, rewards, strict=True)]
         data = Statistics(kind, pulls, rewards, first=first)
         delta = 10 ** source.uniform(-6, -0.1)
-        run = reference._Run(kind.name, variance_of(kind), arms, threshold, delta, lambda a: (0, 1), None, {})
-        run.N, run.R, run.F, run.order = pulls, rewards, first, [0] * sum(pulls)
+        run = reference.Run(kind.name, variance_of(kind), arms, threshold, delta, lambda a, of=first: (of[a], 1))
+        run.N, run.R, run.order = pulls, rewards, [0] * sum(pulls)
         for b, a in itertools.permutations(range(arms), 2):
             beats = rule.beats(data, b, a, delta=delta)
             assert beats == run.beats(b, a)
@@ -139,14 +140,6 @@ def test_B_is_the_smallest_for_which_the_proof_holds(alpha, arms, delta):
     assert larger < 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_paper_with_alpha_above_one_takes_the_smallest_B_by_itself(family):
-    for pulls, delta in itertools.product(PULLS[:4], [0.1, 1e-6]):
-        expected = smallest_log_B(1.2, len(pulls), delta) + 1.2 * math.log(sum(pulls)) - math.log(delta)
-        required = threshold_of("paper(alpha=1.2)").required(flat(family, pulls), 0, 1, delta=delta)
-        assert required == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "exponential"])
 def test_evalue_needs_two_pulls_of_both_arms_outside_bernoulli(family):
     for pulls in [(1, 1), (1, 100), (100, 1)]:
@@ -156,23 +149,16 @@ def test_evalue_needs_two_pulls_of_both_arms_outside_bernoulli(family):
     assert EValue().required(Statistics(family, [2, 2], [3, 3], first=[1, 1]), 0, 1, delta=0.9) < math.inf
 
 
-@pytest.mark.parametrize(
-    ("threshold", "proven"),
-    [
-        ("paper", ("bernoulli", "bounded")),
-        ("paper(B=100)", ()),
-        ("paper(alpha=1.2)", ALL),
-        ("paper(alpha=1.2, B=100)", ()),
-        ("stylized", ()),
-        ("kt", ("bernoulli", "bounded")),
-        ("mixture", ALL),
-        ("mixture(pairwise=false)", ALL),
-        ("evalue", ALL),
-        ("champion", ALL),
-    ],
-)
-def test_a_threshold_is_proven_for(threshold, proven):
-    rule = threshold_of(threshold)
+PROVEN = {
+    "paper": ("bernoulli", "bounded"), "paper(B=100)": (), "paper(alpha=1.2)": ALL, "paper(alpha=1.2, B=100)": (),
+    "stylized": (), "kt": ("bernoulli", "bounded"), "mixture": ALL, "mixture(pairwise=false)": ALL, "evalue": ALL,
+    "champion": ALL,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("threshold", PROVEN)
+def test_a_threshold_is_proven_for(threshold):
+    rule, proven = threshold_of(threshold), PROVEN[threshold]
     assert tuple(family for family in ALL if rule.is_proven_for(family)) == tuple(f for f in ALL if f in proven)
     assert rule.is_proven_for("gaussian(variance=3)") == ("gaussian" in proven)
     assert rule.proof
@@ -239,25 +225,118 @@ def test_kt_refuses_a_family_for_which_it_is_not_proven(family):
         KT().stops(Statistics(family, [3, 3], [3, 6]), delta=0.1)
 
 
-@pytest.mark.parametrize(
-    ("delta", "message"),
-    [
-        (0, "strictly between 0 and 1, got 0."),
-        (1, "strictly between 0 and 1, got 1."),
-        (math.nan, "finite number, got nan."),
-        ("0.1", "finite number, got '0.1'."),
-    ],
-)
-def test_a_threshold_refuses_a_delta_that_is_no_probability_and_fewer_than_two_arms(delta, message):
+def test_a_threshold_refuses_a_delta_that_is_no_probability_and_fewer_than_two_arms():
     data, rule = flat("bernoulli", [4, 4]), threshold_of("paper")
-    for ask in (
-        lambda: rules_of("bernoulli", rule, arms=2, delta=delta),
-        lambda: rule.required(data, 0, 1, delta=delta),
-        lambda: rule.beats(data, 0, 1, delta=delta),
-        lambda: rule.stops(data, delta=delta),
-    ):
-        with pytest.raises(InvalidInput, match=f"delta must .*{re.escape(message)}"):
-            ask()
+    asks = partial(rule.required, data, 0, 1), partial(rule.beats, data, 0, 1), partial(rule.stops, data)
+    for delta, message in (
+        (0, "strictly between 0 and 1, got 0."), (1, "strictly between 0 and 1, got 1."),
+        (math.nan, "finite number, got nan."), ("0.1", "finite number, got '0.1'."),
+    ):  # fmt: skip
+        for ask in (partial(rules_of, "bernoulli", rule, arms=2), *asks):
+            with pytest.raises(InvalidInput, match=f"delta must .*{re.escape(message)}"):
+                ask(delta=delta)
     for arms in (1, 2.5, True):
         with pytest.raises(InvalidInput, match=f"arms must be a whole number of at least 2, got {arms!r}"):
             rules_of("gaussian", Paper(), arms=arms, delta=0.1)
+
+
+# --- The e-value: its formula and its mixtures
+
+
+def log_evalue(family, pulls, rewards, first=None):
+    """log E of arm 0 against arm 1, through the public statistics."""
+    setup = Setup(family_of(family), EValue(), arms=2, delta=0.1)
+    arms, _ = Statistics(family, pulls, rewards, first=first).state(setup)
+    z = setup.bound(evidence)(Record(setup.rules), Record(arms[0]), Record(arms[1]))
+    return z - arms[0]["price"] - arms[1]["price"]
+
+
+def prices(family, pulls, rewards, first=None):
+    data = Statistics(family, pulls, rewards, first=first)
+    return data.state(Setup(data.family, EValue(), arms=len(data), delta=0.1))[0]["price"]
+
+
+MEANS = {"gaussian": (-2.0, 3.0), "poisson": (0.05, 20.0), "exponential": (0.01, 50.0)}
+
+
+def random_pair(rng, family, most):
+    """Pulls, sums and first rewards of two arms with the same mean, or off by about 3 standard deviations: the test's
+    own ground, where log E is of moderate size."""
+    kind = family_of(family)
+    mean = rng.uniform(*MEANS.get(kind.name, (0.02, 0.98)))
+    draw = {"gaussian": rng.normal, "poisson": rng.poisson, "exponential": rng.exponential}
+    first = draw.get(kind.name, lambda mean, size: rng.random(size) < mean)(mean, size=2).astype(float)
+    variance = {"gaussian": variance_of(kind), "poisson": mean, "exponential": mean**2}.get(kind.name, 0.25)
+    rest = np.maximum(1, np.round(10 ** rng.uniform(0.3, math.log10(most), 2)) - 1)
+    sums = rest * mean + 3 * rng.normal(size=2) * np.sqrt(variance * rest)
+    if kind.name in ("bernoulli", "bounded"):
+        sums = np.clip(sums, 0, rest)
+    if kind.whole_rewards:
+        sums = np.maximum(np.round(sums), 0)
+    if kind.name == "exponential":
+        sums = np.where(sums > 0, sums, mean * rest / 2)
+    return rest + 1, first + sums, first
+
+
+def exact_log_evalue(family, pulls, rewards, first):
+    """M(b) + M(a) - L0 in 60 digits."""
+    kind = family_of(family)
+    with mp.workdps(60):
+        b, a = ((mpf(n), mpf(float(r)), mpf(float(f))) for n, r, f in zip(pulls, rewards, first, strict=True))
+        return float(reference.log_evalue(kind.name, *b, *a, mpf(variance_of(kind))))
+
+
+def far_from_zero(family):
+    """2^k + 1 pulls, so that the means of what counts are exact; and large counts."""
+    for shift in (0.0, 1.0, 1e6, -1e6) if "gaussian" in family else ():
+        pulls, first = np.array([4097, 1025]), np.array([0.25, -0.5])
+        yield pulls, [64.25, -32.5] + pulls * shift, first + shift
+    for mean in (1e4, 1e6, 1e8) if family == "poisson" else ():
+        pulls, root = np.array([500, 300]), math.sqrt(mean)
+        yield pulls, np.round(pulls * mean + [40 * root, -40 * root]), np.round([mean + 2 * root, mean - root])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_e_is_exact_up_to_a_billion_pulls(family):
+    rng, favoured = np.random.default_rng(FAMILIES.index(family)), 0
+    for data in (*(random_pair(rng, family, most=10**9) for _ in range(300)), *far_from_zero(family)):
+        found = log_evalue(family, *data)
+        assert found == pytest.approx(exact_log_evalue(family, *data), abs=1e-9)
+        favoured += found > 0
+    assert favoured > 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_e_is_exact_for_few_pulls(family):
+    """Every small sample of a few rewards, ends of the families included."""
+    rewards = [0.0, 1.0] if family == "bernoulli" else [0.0, 1.0, 4.0] if family == "poisson" else [0.125, 0.5, 1.0]
+    arms = [(2 + extra, f + rest, f) for extra in (0, 1) for f in rewards for rest in rewards]
+    for b, a in itertools.product(arms, arms):
+        pulls, sums, first = zip(b, a, strict=True)
+        expected = exact_log_evalue(family, pulls, sums, first)
+        assert log_evalue(family, pulls, sums, first) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_intervals_of_all_arms_share_delta():
+    """The mean of an arm with a price p after n pulls that count is ruled out where n d > log(K/delta) + p."""
+    setup = Setup(family_of("poisson"), EValue(), arms=3, delta=0.1)
+    arms, run = Statistics("poisson", [40, 50, 60], [30, 60, 90], first=[1, 0, 2]).state(setup)
+    for arm in arms:
+        level = setup.bound(interval_level)(Record(arm), int(run["t"]), Record(setup.rules), 3)
+        assert level == pytest.approx((math.log(3 / 0.1) + arm["price"]) / (arm["pulls"] - 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40, 1000])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.1, 0.95), (0.4, 0.5), (0.0, 0.03), (0.9, 1.0)])
+def test_the_bounded_mixture_over_truth_is_at_most_one_on_average_and_one_for_bernoulli(low, high, n):
+    """Rewards of two values, k of them high: the sum over k of P(k) e^M / (mu^R (1 - mu)^(N - R))."""
+    k = np.arange(n + 1)
+    r = n * low + k * (high - low)
+    for chance in (0.05, 0.5, 0.8):
+        mu = low + chance * (high - low)
+        fit = n * (special.rel_entr(r / n, mu) + special.rel_entr(1 - r / n, 1 - mu))
+        mean = np.exp(stats.binom.logpmf(k, n, chance) + fit - prices("bounded", [n] * (n + 1), r)).sum()
+        if (low, high) == (0.0, 1.0):
+            assert mean == pytest.approx(1, abs=1e-10)
+        else:
+            assert mean < 1

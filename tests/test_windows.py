@@ -36,7 +36,7 @@ for module, names in gone.items():
 import importlib, pkgutil
 import cabai
 for found in pkgutil.walk_packages(cabai.__path__, "cabai."):
-    if found.name not in ("cabai.__main__", "cabai.core.inlining"):  # which cabai.core.compiling imports if it can
+    if found.name != "cabai.__main__":
         importlib.import_module(found.name)
 """
 

@@ -22,7 +22,6 @@ over a, and the cost is that of the pulls until each Z_{1,a} is log(1/delta) =: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,14 +98,8 @@ def d_lucb(bound: Bound) -> float:
     return float(instance.costs[best] * mine + instance.costs[rivals] @ theirs)
 
 
-HARDNESS: dict[str, Callable[[Bound], float]] = {
-    "co": co,
-    "ctas": ctas,
-    "tas": tas,
-    "d-lucb": d_lucb,
-    "uniform": uniform,
-    "racing": racing,
-}
+#: What each policy pays in the limit, by its name.
+HARDNESS = {"co": co, "ctas": ctas, "tas": tas, "d-lucb": d_lucb, "uniform": uniform, "racing": racing}
 
 
 def split(instance: Instance) -> tuple[int, NDArray[np.int64]]:

@@ -78,13 +78,10 @@ class Instance:
         if not isinstance(cost_model, str) or cost_model not in COST_MODELS:
             raise InvalidInput(f"unknown cost model {cost_model!r}; known: {', '.join(COST_MODELS)}.")
         mu.flags.writeable = c.flags.writeable = False
-        for name, value in [("family", kind), ("means", mu), ("costs", c), ("cost_model", cost_model)]:
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "names", arm_names(names, len(mu)))
-        object.__setattr__(self, "law", law)
+        vars(self).update(family=kind, means=mu, costs=c, cost_model=cost_model, law=law, samples=None)
+        vars(self)["names"] = arm_names(names, len(mu))
         has_sd = law is not None or sd is not None or isinstance(kind, UnknownVariance)
-        object.__setattr__(self, "sd", checked_sd(self, law, sd) if has_sd else None)
-        object.__setattr__(self, "samples", None)
+        vars(self)["sd"] = checked_sd(self, law, sd) if has_sd else None
 
     @classmethod
     def of_samples(
@@ -108,7 +105,7 @@ class Instance:
             for i, reward in enumerate(sample.tolist()):
                 kind.check_reward(reward, f"samples[{a}][{i}]")
         instance = cls(kind, [float(np.mean(sample)) for sample in given], costs, names=names, cost_model=cost_model)
-        object.__setattr__(instance, "samples", tuple(tuple(sample.tolist()) for sample in given))
+        vars(instance)["samples"] = tuple(tuple(sample.tolist()) for sample in given)
         return instance
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,14 +37,14 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def new_figure(*, rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
-    """Make a figure of print width and its axes, without a window or global state."""
+    """Make a figure of print width and its axes, without a window or global state. A notebook shows it as a picture."""
     from matplotlib import rc_context
-
-    from cabai.figure import Figure
+    from matplotlib.figure import Figure
 
     with rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots(rows, columns, **options)
+    figure._repr_png_ = partial(as_bytes, figure, "png", dpi=150)  # type: ignore[attr-defined]
     return figure, axes
 
 
@@ -234,7 +235,11 @@ def plan_figure(plan: Plan) -> Figure:
     axis.set_xticks(at, [f"{each:g}" for each in at])
     axis.minorticks_off()
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_xlabel(f"{plan.curve_of}: " + GAP_WORDS[plan.curve_of or "gap"])
+    is_of_epsilon = plan.curve_of == "epsilon"
+    what = (
+        "how much worse than the best an arm may be" if is_of_epsilon else "how far the best arm is ahead of the next"
+    )
+    axis.set_xlabel(f"{plan.curve_of}: {what}")
     if plan.given_budget is not None:
         axis.axhline(plan.given_budget, color="black", linestyle="--", linewidth=1)
         axis.annotate(
@@ -247,23 +252,17 @@ def plan_figure(plan: Plan) -> Figure:
     return figure
 
 
-GAP_WORDS = {
-    "gap": "how far the best arm is ahead of the next",
-    "epsilon": "how much worse than the best an arm may be",
-}
-
-
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure to a file that ends in one of PICTURES, atomically."""
     write_whole(path, as_bytes(figure, Path(path).suffix.lstrip(".").lower()))
 
 
-def as_bytes(figure: Figure, kind: str) -> bytes:
+def as_bytes(figure: Figure, kind: str, dpi: int = 200) -> bytes:
     """The figure as the contents of a file; the same figure always gives the same bytes."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "cabai", "svg.fonttype": "none" if kind == "svg" else "path"}):
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()

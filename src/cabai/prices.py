@@ -1,14 +1,11 @@
 """The cost of a model call in dollars, computed from its tokens, so that a test can return its cost.
 
-Prices come from the package genai-prices, without network access. Your own prices take precedence: a TOML file with
-dollars per million tokens,
+Your own prices are a TOML file with dollars per million tokens:
 
     [my-model]
     input = 0.5
     output = 1.5
     cache_read = 0.05  # optional, as is cache_write: what is not given costs as much as input
-
-given as `prices`, or in the environment variable CABAI_PRICES.
 """
 
 from __future__ import annotations

@@ -84,15 +84,12 @@ class Certificate:
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
         """Read the certificate in a file that `save` wrote."""
-        certified_in(path)
+        certified_in(path)  # refuses what is no certificate
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            certificate = cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
+            return cls(**fields | {"searched": [Searched(**each) for each in fields["searched"]]})
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a certificate written by cabai calibrate.") from error
-        return certificate
 
     def _shown(self) -> tuple[list[list[str]], list[str]]:
         header = ["instance searched", "trajectories", "errors", "rate", "at most"]

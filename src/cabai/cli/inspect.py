@@ -7,8 +7,6 @@ import sys
 from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
-import typer
-
 from cabai.cli.options import JsonOption, argument, option, takes
 from cabai.settings import REQUIRED
 from cabai.support.validation import InvalidInput
@@ -28,7 +26,7 @@ def inspect(
     page: bool = option("Show the race in a browser while it runs. Prints the address.", False),
     as_json: JsonOption = False,
     **settings: Any,
-) -> None:
+) -> tuple[Any, ...]:
     """Race models on a task of Inspect: find the best for a part of the samples.
 
     Each model has one log, with the samples that the race needed. Costs are dollars, if the models' prices are known.
@@ -46,11 +44,9 @@ def inspect(
             load_task(task, dict(map(read_argument, argument or []))), model, name=race_name, page=page,
             display="none" if as_json and display is None else display, **settings, **options,
         )  # fmt: skip
-    lines = [str(found), *(f"log: {log.location}" for log in found.logs)]
-    result = {**found.status.to_dict(), "logs": [log.location for log in found.logs]}
-    typer.echo(json.dumps(result, allow_nan=False) if as_json else "\n".join(lines))
-    if found.decision is None:
-        raise typer.Exit(3)
+    logs = [log.location for log in found.logs]
+    text = "\n".join([str(found), *(f"log: {each}" for each in logs)])
+    return {**found.status.to_dict(), "logs": logs}, text, 3 if found.decision is None else 0
 
 
 def read_argument(given: str) -> tuple[str, Any]:

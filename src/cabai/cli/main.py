@@ -15,17 +15,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from cabai import errors, interrupts
-from cabai.cli.bench import bench
-from cabai.cli.bound import bound
-from cabai.cli.calibrate import calibrate
-from cabai.cli.compare import compare
 from cabai.cli.inspect import inspect
-from cabai.cli.plan import plan
-from cabai.cli.replay import replay
-from cabai.cli.reproduce import reproduce
 from cabai.cli.run import run
 from cabai.cli.serve import serve
-from cabai.cli.simulate import simulate
+from cabai.cli.simulating import bench, bound, calibrate, compare, plan, replay, reproduce, simulate
 from cabai.cli.study import study_app
 from cabai.cli.tools import Interrupted, WrongTest, show_help_alone
 from cabai.support.validation import EXTRAS, how_to_install, meant

@@ -23,7 +23,7 @@ NameArgument = Annotated[str, typer.Argument(help=settings_for("study")["name"].
 StorageOption = Annotated[
     str, typer.Option("--storage", envvar="CABAI_STORAGE", help=settings_for("study")["storage"].sentence)
 ]
-Function = Callable[..., tuple[Any, Any] | None]
+Function = Callable[..., tuple[Any, ...] | None]
 OF_STUDY = {"name": (NameArgument, REQUIRED), "storage": (StorageOption, STORAGE)}
 
 
@@ -32,8 +32,8 @@ def takes(
 ) -> Callable[[Function], Function]:
     """Make a function a command: its `**settings` are those of some places, by the table.
 
-    What it returns is printed: with --json the first part, as JSON, else the second, as text. With `study`, it is given
-    the study that a name and a storage find.
+    What it returns is printed: with --json the first part, as JSON, else the second, as text; a third is the exit code.
+    With `study`, it is given the study that a name and a storage find.
     """
     rows: dict[str, tuple[Setting, Any]] = {}
     for place in places:
@@ -64,6 +64,8 @@ def takes(
             answer = function(**given)
             if answer is not None and (as_json or answer[1] != ""):
                 typer.echo(json.dumps(answer[0], allow_nan=False) if as_json else answer[1])
+            if answer is not None and len(answer) > 2:
+                raise typer.Exit(answer[2])
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import signal
 import threading
+from typing import Any
 
 import typer
 
-from cabai.cli.options import JsonOption, argument, option, takes
+from cabai.cli.options import argument, option, takes
 from cabai.cli.tools import Interrupted, WrongTest
 from cabai.settings import checked_workers
 
@@ -24,8 +24,7 @@ def run(
         False,
     ),
     page: bool = option("Show the study in a browser while it runs. Prints the address.", False),
-    as_json: JsonOption = False,
-) -> None:
+) -> tuple[Any, ...]:
     """Run a study from a TOML file until it reaches a decision.
 
     The arms are commands or Python functions, named in the file:
@@ -81,8 +80,7 @@ def run(
         where = f"Stored in {study.storage}. Run the same command again to continue."
         where = where if is_kept else "It was only in memory, and is lost."
         raise Interrupted(f"{study.status().line()}. {where}") from None
-    typer.echo(json.dumps(found.to_dict(), allow_nan=False) if as_json else f"{found}\nstored: {study.storage}")
-    if found.decision is None:
-        if found.within is not None and not as_json:
-            typer.echo(f"If that is close enough: cabai study accept {shlex.quote(study.name)}")
-        raise typer.Exit(3)
+    lines = [f"{found}", f"stored: {study.storage}"]
+    if found.decision is None and found.within is not None:
+        lines.append(f"If that is close enough: cabai study accept {shlex.quote(study.name)}")
+    return found.to_dict(), "\n".join(lines), 3 if found.decision is None else 0

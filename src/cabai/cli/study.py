@@ -120,9 +120,7 @@ def stop(study: Study) -> Answer:
 
 @study_app.command()
 @takes(study=True)
-def status(
-    study: Study,
-) -> Answer:
+def status(study: Study) -> Answer:
     """Show the arms, the progress, the bill and the decision.
 
     Says who leads and by how much, which arms may still be the best, and what is still to come, in money and time, as a
@@ -136,7 +134,16 @@ def status(
 @takes()
 def list_(storage: str, as_json: JsonOption = False) -> None:
     """List the studies in a storage, with the status of each."""
-    found, damaged = overview(storage)
+    if is_served(storage):
+        from cabai.study.http import Server
+
+        served = Server(storage).call("studies")
+        found, damaged = served["studies"], served["damaged"]
+    else:
+        from cabai.study.catalogue import every
+
+        statuses, damaged = every("status", storage, make=False)
+        found = [vars(status) | {"sentence": status.sentence} for _, status in statuses.values()]
     if as_json:
         typer.echo(json.dumps({"studies": [{field: each[field] for field in LISTED} for each in found]}))
     else:
@@ -230,11 +237,7 @@ def report(
 
 @study_app.command()
 @takes()
-def delete(
-    name: str,
-    storage: str,
-    yes: bool = option("Do not ask for confirmation.", False),
-) -> Answer:
+def delete(name: str, storage: str, yes: bool = option("Do not ask for confirmation.", False)) -> Answer:
     """Delete a study and all its observations."""
     if is_served(storage):
         delete_study(name, storage=storage)  # raises an error that says why not
@@ -346,20 +349,6 @@ def lasting(study: Study) -> Study:
     if study.storage == MEMORY:
         raise InvalidInput(f"a study in memory is lost when the command ends: choose a storage such as {STORAGE}.")
     return study
-
-
-def overview(storage: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The status of every study, and what is wrong with those that cannot be read."""
-    if is_served(storage):
-        from cabai.study.http import Server
-
-        served = Server(storage).call("studies")
-        return served["studies"], served["damaged"]
-    from cabai.study.catalogue import every
-
-    found, damaged = every("status", storage, make=False)
-    statuses = [status for _, status in found.values()]
-    return [{**{name: getattr(each, name) for name in LISTED}, "sentence": each.sentence} for each in statuses], damaged
 
 
 def amendments(study: Study) -> Answer:

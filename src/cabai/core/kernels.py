@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from cabai.core.observe import observe
 from cabai.core.setup import Setup
-from cabai.core.state import Layout, Record, Records, copy_of
+from cabai.core.state import Layout, Record, Records, by_columns, copy_of
 from cabai.core.stopping import beats_of, surplus_of
 from cabai.support.own import errors_by_line
 from cabai.support.specialise import copied
@@ -47,6 +47,7 @@ class Kernels:
             not (each.__module__ or "").startswith("cabai.") for _, each in (*setup.binding, *self.plain.items())
         )
         self.read: dict[int, tuple[Any, Any]] = {}  # some rules by id, and what plain functions read instead
+        self.last: Any = None  # the records of the last call, and what plain functions read instead
         self.spent = 0.0  # seconds in plain functions
         self.compiler: int | None = None  # the process that has begun to compile
 
@@ -75,12 +76,21 @@ class Kernels:
             return function(arms, run.base, rules.base, *more)  # arrays of one: a record takes three times as long
         started = time.perf_counter()  # that of the thread alone takes a system call
         with np.errstate(all="ignore"), errors_by_line():
-            result = self.plain[name](Records(arms), Record(run), self._plain_rules(rules), *more)
+            result = self.plain[name](*self._plain_records(arms, run), self._plain_rules(rules), *more)
         self.spent += min(time.perf_counter() - started, 0.01)
         if self.spent > WORTH_COMPILING and self.compiler != os.getpid():
             self.compiler = os.getpid()
             threading.Thread(target=self.compile, name="cabai compiles").start()
         return result
+
+    def _plain_records(self, arms: NDArray[Any], run: Any) -> tuple[Any, Any]:
+        """The same records, faster to read from Python: kept, since a study's are the same from call to call."""
+        if self.is_own:
+            return Records(arms), Record(run)
+        last = self.last
+        if last is None or last[0] is not arms or last[1] is not run:
+            self.last = last = arms, run, by_columns(arms), by_columns(run.base)[0]
+        return last[2:]
 
     def _plain_rules(self, rules: Any) -> Any:
         """The same rules, faster to read from Python: tables are lists of Python's numbers. For cabai's functions."""

@@ -159,6 +159,39 @@ class Records:
         return array.view(with_attributes(array.dtype))
 
 
+class Columns(dict[str, Any]):
+    """The fields of an array of records, found when they are first read."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __missing__(self, name: str) -> Any:
+        found = self[name] = self.array[name]
+        return found
+
+
+def by_columns(array: NDArray[Any]) -> list[Any]:
+    """Records with their fields as attributes, for cabai's own kernels called as plain Python: NumPy reads a number in
+    an array ten times as fast as a field of a record."""
+    kind, columns = of_columns(array.dtype), Columns(array)
+    return [kind(columns, a) for a in range(len(array))]
+
+
+@cache
+def of_columns(dtype: np.dtype[np.void]) -> Any:
+    def init(self: Any, columns: Columns, at: int) -> None:
+        self.columns, self.at = columns, at
+
+    def field(name: str) -> property:
+        def write(self: Any, value: Any) -> None:
+            self.columns[name][self.at] = value
+
+        return property(lambda self: self.columns[name][self.at], write)
+
+    fields = {name: field(name) for name in dtype.names or ()}
+    return type("ByColumns", (), {"__slots__": ("columns", "at"), "__init__": init, **fields})
+
+
 def record(kind: np.dtype[np.void]) -> np.void:
     """A record of this dtype, all zeros, with writable fields. It is a view of an array of one, its `base`."""
     return np.zeros(1, kind)[0]

@@ -18,8 +18,8 @@ def is_settled(rules, t, b, a):
 
 
 def surplus(rules, t, b, a):
-    """By how much the evidence that b is at most epsilon worse than a exceeds what is required."""
-    return evidence_within(rules, b, a) - b.price - a.price - required(t, rules)
+    """By how many nats the evidence that b is at most epsilon worse than a exceeds what is required."""
+    return excess(rules, t, b, a, rules.epsilon)
 
 
 @slot

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +84,24 @@ def is_certain(board, test, b, a, j):
     return items * (ROUNDING - board.epsilons[test]) - lead < 1.0 - (items - j)
 
 
+def factors(
+    bets: NDArray[np.float64], items: int, left: Any, possible: Any, lead: NDArray[np.float64],
+    difference: NDArray[np.float64],
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:  # fmt: skip
+    """Many stakes at a time, by the formulas of `stake`: whether there is one, and by what it multiplies each bet's
+    capital. There are `left` items left, with a sum of at most `possible - lead`."""
+    m = (possible - lead) / left
+    plays = (m > -1.0) & (m < 1.0)
+    room = np.where(plays, 1.0 + m, 1.0)
+    gain = (1.0 + difference) / room
+    x = np.minimum(bets * (items / left * room)[:, None], np.maximum(bets, LARGEST))
+    return plays, np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
+
+
 def largest_capital(board: Board, bets: NDArray[np.float64], b: int, a: int, epsilon: float) -> float:
     """The largest capital so far of b over a, from the scores alone: what a status shows in addition to what the race
     has computed. It is on the items that both have finished, for "a is better than b by at least epsilon"; inf where
-    that is known to be false. Many items at a time, by the formulas of `stake`."""
+    that is known to be false."""
     items, common = board.shares.shape[1], int(min(board.prefix[b], board.prefix[a]))
     if common == 0:
         return 1.0
@@ -95,14 +110,9 @@ def largest_capital(board: Board, bets: NDArray[np.float64], b: int, a: int, eps
     possible = items * (ROUNDING - epsilon)
     if (possible - lead[1:] < 1.0 - left).any():
         return math.inf
-    m = (possible - lead[:-1]) / left
-    plays = (m > -1.0) & (m < 1.0)
-    room = np.where(plays, 1.0 + m, 1.0)
-    gain = (1.0 + (board.shares[b, :common] - board.shares[a, :common])) / room
-    x = np.minimum(bets * (items / left * room)[:, None], np.maximum(bets, LARGEST))
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
-        total = np.cumprod(factors, axis=0).sum(axis=1) / len(bets)
+        plays, by = factors(bets, items, left, possible, lead[:-1], board.shares[b, :common] - board.shares[a, :common])
+        total = np.cumprod(by, axis=0).sum(axis=1) / len(bets)
     return float(np.fmax.reduce(total, where=plays, initial=1.0))  # not a number where too large a one meets 0
 
 

@@ -8,14 +8,11 @@ cheapest arm to run that is shown good, once every cheaper arm is out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from cabai.datasets.board import NO_ARM, Board, mean
+from cabai.datasets.board import NO_ARM, mean
 from cabai.datasets.pairs import compare, is_paused
 
 
@@ -117,21 +114,3 @@ def is_close(difference: float, items: int, epsilon: float) -> bool:
 
 
 functions: Sequence[Any] = (compare, is_paused, find_leader, is_active, is_decided, winner)
-
-
-def weakest(board: Board, leader: int) -> tuple[int, int, int, float] | None:
-    """Of the claims still to be shown for the likely answer, the one with the least capital."""
-    return min(open_claims(board, leader), key=lambda each: each[3], default=None)
-
-
-def open_claims(board: Board, leader: int) -> list[tuple[int, int, int, float]]:
-    """Claims still to be shown for the likely answer: the test, the better arm, the other, the largest capital."""
-    found = []
-    for a in range(len(board.prefix)):
-        if a != leader and not is_cleared(board, leader, a):
-            found.append((1, leader, a, float(board.best[1, leader, a])))
-        if is_open(board, leader, a):
-            against = np.where(np.arange(len(board.prefix)) == a, -math.inf, board.best[0, :, a])
-            j = int(against.argmax())
-            found.append((0, j, a, float(against[j])))
-    return found

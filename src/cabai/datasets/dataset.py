@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.datasets.sheets import csv_columns
+from cabai.support.files import reading
 from cabai.support.streams import GOLDEN, mix
 from cabai.support.validation import InvalidInput, shown
 
@@ -91,14 +91,11 @@ def read_items(path: Path) -> list[Any]:
     """The items in a file: one JSON value per line, or one row per item of a CSV file with a header."""
     if path.suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
         raise InvalidInput(f"items must be in a .jsonl or a .csv file, got {str(path)!r}.")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise InvalidInput(f"cannot read {path}: it is not UTF-8.") from None
     if path.suffix.lower() == ".csv":
-        return read_csv(text, path)
+        header, columns, _ = csv_columns(path, ",")
+        return [dict(zip(header, row, strict=True)) for row in zip(*columns, strict=True)]
+    with reading(path):
+        text = path.read_text(encoding="utf-8-sig")
     rows = []
     for place, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -106,14 +103,6 @@ def read_items(path: Path) -> list[Any]:
                 rows.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise InvalidInput(f"{path}, line {place} is not JSON: {error}.") from None
-    return rows
-
-
-def read_csv(text: str, path: Path) -> list[Any]:
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    for place, row in enumerate(rows, 2):
-        if None in row or None in row.values():
-            raise InvalidInput(f"{path}, row {place} does not have as many cells as the heading.")
     return rows
 
 
@@ -190,61 +179,3 @@ def lead(scores: NDArray[np.float64], a: int, b: int, minimize: bool) -> float:
     """By how much the total score of arm a exceeds that of b; 0 only if they are equal."""
     difference = math.fsum([*scores[a].tolist(), *(-scores[b]).tolist()])
     return -difference if minimize else difference
-
-
-class SampleScore(NamedTuple):
-    arm: str
-    item: str
-    score: float  # nan: there is none
-    cost: float | None
-    file: str
-    epoch: int = 1
-    id: str | None = None  # evaluations with the same id are copies
-
-
-def chosen_score(scores: Iterable[tuple[Path, list[str]]], wanted: str | None, what: str, option: str) -> str | None:
-    """The score to take, which every log must have: the one wanted, or the only one. By log: its path, and the names of
-    its scores; a log without any is skipped."""
-    for path, names in scores:
-        if not names:
-            continue
-        listed, first = "; ".join(each[:80] for each in names[:10]), names[0][:80]
-        if wanted is None and len(names) > 1:
-            raise InvalidInput(
-                f"{path} has several {what}s: {listed}. Choose one: {option}={first!r} (--{option} {first})."
-            )
-        if wanted is not None and wanted not in names:
-            raise InvalidInput(f"{path} has no {what} {shown(wanted)}; it has {listed}.")
-        wanted = wanted or names[0]
-    return wanted
-
-
-def without_copies(evaluations: Iterable[SampleScore], advice: str) -> list[SampleScore]:
-    """One of each arm, item and epoch. Others are dropped if they are copies or have no score, as after a second try;
-    two that differ are an error, which ends with `advice`."""
-    found: dict[tuple[str, str, int], SampleScore] = {}
-    for each in evaluations:
-        key = each.arm, each.item, each.epoch
-        other = found.get(key)
-        if other is None or math.isnan(other.score):
-            found[key] = each
-        elif not math.isnan(each.score) and (each.id is None or each.id != other.id):
-            where = f"{other.file} and {each.file}" if other.file != each.file else f"{each.file}, twice"
-            raise InvalidInput(
-                f"arm {shown(each.arm)} has a score on item {shown(each.item)} in {where}: which one counts? {advice}"
-            )
-    return [*found.values()]
-
-
-def table_of(evaluations: Iterable[SampleScore]) -> ScoreTable:
-    """A table of evaluations, one of each arm and item. It has costs if every score has one."""
-    found = {(each.arm, each.item): each for each in evaluations}
-    arms = {arm: a for a, arm in enumerate(dict.fromkeys(arm for arm, _ in found))}
-    items = {item: i for i, item in enumerate(dict.fromkeys(item for _, item in found))}
-    scores = np.full((len(arms), len(items)), np.nan)
-    costs = scores.copy()
-    for (arm, item), each in found.items():
-        scores[arms[arm], items[item]] = each.score
-        costs[arms[arm], items[item]] = math.nan if each.cost is None else each.cost
-    is_told = not (np.isnan(costs) & ~np.isnan(scores)).any()
-    return ScoreTable(tuple(arms), tuple(items), scores, costs if is_told else None)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import struct
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cabai import prices
-from cabai.datasets.dataset import SampleScore, ScoreTable, chosen_score, table_of, without_copies
-from cabai.datasets.sheets import number_in
+from cabai.datasets.dataset import ScoreTable
+from cabai.datasets.logs import Evaluation, Log, Sample, evaluations, read_all, table_of
+from cabai.support.files import reading
 from cabai.support.validation import InvalidInput, optional, shown
 
 if TYPE_CHECKING:
@@ -24,19 +23,7 @@ GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as in Inspect's own metrics
 WORDS = {"yes": 1.0, "no": 0.0}
 ZSTANDARD = 93  # the compression that Inspect's zip files use now; Python reads it since 3.14
 ADVICE = "Leave one of the files out, or name arms by a field that differs, such as arm='task_args.prompt' (--arm)."
-
-
-@dataclass(frozen=True)
-class InspectLog:
-    path: Path
-    about: dict[str, Any]  # the section `eval`: model, task, task_args, config
-    samples: list[dict[str, Any]]
-
-    @property
-    def epochs(self) -> int:
-        """How often each sample is run."""
-        declared = (self.about.get("config") or {}).get("epochs") or 1
-        return int(max(declared, *(sample.get("epoch", 1) for sample in self.samples), 1))
+Parts = tuple[Path, dict[str, Any], list[dict[str, Any]]]  # a file, its section `eval` and its samples
 
 
 def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "mean", arm: str = "model") -> ScoreTable:
@@ -65,84 +52,54 @@ def read_inspect(*paths: str | Path, scorer: str | None = None, epochs: str = "m
     """
     if epochs not in ("mean", "items"):
         raise InvalidInput(f"epochs must be one of mean, items, got {shown(epochs)}.")
-    logs = logs_in(*paths)
-    for log in logs:
-        check(log)
-    names = ((log.path, [*dict.fromkeys(name for sample in log.samples for name in scores_in(sample))]) for log in logs)
-    chosen = chosen_score(names, scorer, "score", "scorer")
-    if chosen is None:
-        raise InvalidInput("these logs have no scores.")
-    several = len({log.about.get("task") for log in logs}) > 1 and arm != "task"
     bill = Bill()
-    found = without_copies([each for log in logs for each in evaluations(log, chosen, arm, several, bill)], ADVICE)
+    logs = [log_of(parts, arm, bill) for parts in read_all(paths, ("*.eval", "*.json"), "Inspect", load)]
+    found = evaluations(logs, scorer, "score", "scorer", ADVICE)
     if epochs == "mean":
-        counts: dict[str, int] = {}
-        for log in logs:
-            counts[field(log, arm)] = max(counts.get(field(log, arm), 1), log.epochs)
-        found = means(found, counts)
+        found = means(found, {log.arm: max(each.epochs for each in logs if each.arm == log.arm) for log in logs})
     elif any(log.epochs > 1 for log in logs):
         found = [each._replace(item=f"{each.item}#{each.epoch}") for each in found]
-    table = table_of(found)
-    return table if table.costs is None else dataclasses.replace(table, billed=bill.how)
+    return table_of(found, bill.how)
 
 
-def logs_in(*paths: str | Path) -> list[InspectLog]:
-    """The logs to read: in a folder, all of them, at any depth; other JSON files in it are ignored."""
-    found: list[InspectLog] = []
-    for path in map(Path, paths):
-        if not path.is_dir():
-            found.append(load(path))
-            continue
-        before = len(found)
-        for each in sorted([*path.rglob("*.eval"), *path.rglob("*.json")]):
-            try:
-                found.append(load(each))
-            except InvalidInput:
-                if each.suffix == ".eval":
-                    raise
-        if len(found) == before:
-            raise InvalidInput(f"the folder {path} has no logs of Inspect.")
-    return found
+def load(path: Path) -> Parts:
+    with reading(path):
+        try:
+            if is_zip(path):
+                about, samples = from_zip(path)
+            else:
+                log = json.loads(path.read_text(encoding="utf-8"))
+                about, samples = log["eval"], log.get("samples") or []
+            last = {(str(each["id"]), str(each.get("epoch", 1))): each for each in samples}  # the last entry of each
+            if not isinstance(about["model"], str):
+                raise ValueError
+        except (OSError, ModuleNotFoundError, MemoryError):
+            raise
+        except Exception as error:  # each compression has its own, and so has what is encrypted or nested too deep
+            raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
+    return path, about, [*last.values()]
 
 
-def load(path: Path) -> InspectLog:
-    try:
-        if is_zip(path):
-            about, samples = from_zip(path)
-        else:
-            log = json.loads(path.read_text(encoding="utf-8"))
-            about, samples = log["eval"], log.get("samples") or []
-        last = {(str(each["id"]), str(each.get("epoch", 1))): each for each in samples}  # the last entry of each
-        if not isinstance(about["model"], str):
-            raise ValueError
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ModuleNotFoundError, MemoryError):
-        raise
-    except Exception as error:  # each compression has its own, and so has what is encrypted or nested too deep
-        raise InvalidInput(f"{path} is not a log of Inspect, or is damaged.") from error
-    return InspectLog(path, about, [*last.values()])
-
-
-def check(log: InspectLog) -> None:
-    """Refuse a log with values of the wrong kind where the rest of this file looks."""
+def log_of(parts: Parts, arm: str, bill: Bill) -> Log:
+    """What the log says, where its values are of the right kind."""
+    path, about, samples = parts
 
     def expect(is_right: bool, where: str, what: str, got: Any) -> None:
         if not is_right:
-            raise InvalidInput(f"{log.path}{where}: {what}, got {shown(got)}.")
+            raise InvalidInput(f"{path}{where}: {what}, got {shown(got)}.")
 
-    raced = (log.about.get("metadata") or {}).get("cabai_study")
+    raced = (about.get("metadata") or {}).get("cabai_study")
     if raced is not None:
         raise InvalidInput(
-            f"{log.path} is the log of a race ({shown(raced)}): it has only the samples that the race needed, so what "
-            "a race would save cannot be seen from it."
+            f"{path} is the log of a race ({shown(raced)}): it has only the samples that the race needed, so what a "
+            "race would save cannot be seen from it."
         )
-    task, config = log.about.get("task"), log.about.get("config") or {}
+    task, config = about.get("task"), about.get("config") or {}
     expect(task is None or isinstance(task, str), "", "the task must be a name", task)
     expect(isinstance(config, dict), "", "config must be a table", config)
-    epochs = config.get("epochs")
-    expect(epochs is None or is_count(epochs), "", "config.epochs must be a whole number, 1 or more", epochs)
-    for sample in log.samples:
+    declared, found = config.get("epochs"), []
+    expect(declared is None or is_count(declared), "", "config.epochs must be a whole number, 1 or more", declared)
+    for sample in samples:
         where = f", sample {shown(sample['id'])}"
         epoch, scores, usage = sample.get("epoch", 1), sample.get("scores") or {}, sample.get("model_usage") or {}
         expect(is_count(epoch), where, "epoch must be a whole number, 1 or more", epoch)
@@ -154,6 +111,9 @@ def check(log: InspectLog) -> None:
             isinstance(each, dict) and is_cost(each.get("total_cost")) for each in usage.values()
         )
         expect(are_costs, where, "each model's usage must have a number as its total_cost, or none", usage)
+        found.append(Sample(str(sample["id"]), by_name(scores), bill.cost_of(usage), epoch, sample.get("uuid")))
+    count = max(declared or 1, *(each.epoch for each in found), 1)
+    return Log(path, field(path, about, arm), None if arm == "task" else task, found, count)
 
 
 def is_count(value: Any) -> bool:
@@ -204,61 +164,40 @@ def member(path: Path, file: ZipFile, name: str) -> bytes:
     return bytes(arrow.CompressedInputStream(arrow.BufferReader(data), "zstd").read())
 
 
-def scores_in(sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample's scores by name; those that have keys, by name and key."""
+def by_name(scores: dict[str, Any]) -> dict[str, Any]:
+    """A sample's scores by name; those that have keys, by name and key. Grades are numbers."""
     found: dict[str, Any] = {}
-    for name, score in (sample.get("scores") or {}).items():
+    for name, score in scores.items():
         value = score["value"] if isinstance(score, dict) else score
-        if isinstance(value, dict):
-            found |= {f"{name}.{key}": each for key, each in value.items()}
-        else:
-            found[name] = value
-    return found
+        found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
+    return {
+        name: GRADES.get(value, WORDS.get(value.lower(), value)) if isinstance(value, str) else value
+        for name, value in found.items()
+    }
 
 
-def evaluations(log: InspectLog, scorer: str, arm: str, several_tasks: bool, bill: Bill) -> Iterator[SampleScore]:
-    name = field(log, arm)
-    for sample in log.samples:
-        item = f"{log.about.get('task')}/{sample['id']}" if several_tasks else str(sample["id"])
-        score, epoch = score_of(log, sample, scorer), sample.get("epoch", 1)
-        yield SampleScore(name, item, score, bill.cost_of(sample), str(log.path), epoch, sample.get("uuid"))
-
-
-def means(found: list[SampleScore], epochs: dict[str, int]) -> list[SampleScore]:
+def means(found: Sequence[Evaluation], epochs: dict[str, int]) -> list[Evaluation]:
     """The mean of each arm's epochs on each item, and what they cost together; where one is missing, so is the mean."""
-    together: dict[tuple[str, str], list[SampleScore]] = {}
+    together: dict[tuple[str, str], list[Evaluation]] = {}
     for each in found:
         together.setdefault((each.arm, each.item), []).append(each)
     result = []
     for (arm, _), several in together.items():
-        scores, costs = [each.score for each in several], [each.cost for each in several]
-        mean = math.fsum(scores) / len(scores) if len(scores) == epochs[arm] else math.nan
-        paid = None if None in costs else math.fsum(cost or 0.0 for cost in costs)
+        mean = math.fsum(each.score for each in several) / len(several) if len(several) == epochs[arm] else math.nan
+        costs = [each.cost for each in several if each.cost is not None]
+        paid = math.fsum(costs) if len(costs) == len(several) else None
         result.append(several[0]._replace(score=mean, cost=paid))
     return result
 
 
-def field(log: InspectLog, name: str) -> str:
+def field(path: Path, about: dict[str, Any], name: str) -> str:
     """The value of a field such as `model` or `task_args.prompt`."""
-    found: Any = log.about
+    found: Any = about
     for part in name.split("."):
         found = found.get(part) if isinstance(found, dict) else None
     if found is None:
-        raise InvalidInput(f"{log.path} has no field {shown(name)} in its section 'eval' to name the arm by.")
+        raise InvalidInput(f"{path} has no field {shown(name)} in its section 'eval' to name the arm by.")
     return found if isinstance(found, str) else json.dumps(found)
-
-
-def score_of(log: InspectLog, sample: dict[str, Any], scorer: str) -> float:
-    value = scores_in(sample).get(scorer)
-    if isinstance(value, str):
-        value = GRADES.get(value, WORDS.get(value.lower(), value))
-    number = number_in(value)
-    if number is None:
-        raise InvalidInput(
-            f"{log.path}, sample {shown(sample['id'])}: score {scorer!r} must be a number or one of C, P, I, N, got "
-            f"{shown(value)}."
-        )
-    return number
 
 
 class Bill:
@@ -268,20 +207,17 @@ class Bill:
         self.unknown: set[str] = set()  # models without a price
         self.how: str | None = None  # what to say of costs that the logs do not tell
 
-    def cost_of(self, sample: dict[str, Any]) -> float | None:
-        costs = [self.of_model(*each) for each in (sample.get("model_usage") or {}).items()]
-        known = [cost for cost in costs if cost is not None]
-        return math.fsum(known) if known and len(known) == len(costs) else None
-
-    def of_model(self, model: str, usage: dict[str, Any]) -> float | None:
-        is_known = usage.get("total_cost") is not None
-        if model in self.unknown and not is_known:
-            return None
-        try:
-            found = prices.usage_cost(model, usage)
-        except (InvalidInput, ModuleNotFoundError):
-            self.unknown.add(model)
-            return None
-        if not is_known:
-            self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
-        return found
+    def cost_of(self, usage: dict[str, Any]) -> float | None:
+        found = []
+        for model, each in usage.items():
+            is_told = each.get("total_cost") is not None
+            if model in self.unknown and not is_told:
+                return None
+            try:
+                found.append(prices.usage_cost(model, each))
+            except (InvalidInput, ModuleNotFoundError):
+                self.unknown.add(model)
+                return None
+            if not is_told:
+                self.how = "Costs are dollars, computed by cabai.prices from the tokens in the logs."
+        return math.fsum(found) if found else None

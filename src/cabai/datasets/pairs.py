@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.datasets.board import Board
-from cabai.datasets.capital import BETS, LARGEST, ROUNDING, empty_board, is_certain, stake
+from cabai.datasets.capital import BETS, ROUNDING, empty_board, factors, is_certain, stake
 
 GIVEN_UP = 2.0**-200  # a capital too small to recover
 
@@ -75,7 +75,7 @@ def compare_at_once(board: Board, grown: list[int], before: NDArray[np.int64]) -
 
 def bet_at_once(board: Board, winners: NDArray[np.int64], losers: NDArray[np.int64], j: int) -> None:
     """The same as `bet` for each of these pairs."""
-    items, bets, limits = board.shares.shape[1], board.bets, np.maximum(board.bets, LARGEST)
+    items = board.shares.shape[1]
     left = items - j
     for test, epsilon in enumerate(board.epsilons):
         open_ = ~board.settled[test, winners, losers]
@@ -83,12 +83,9 @@ def bet_at_once(board: Board, winners: NDArray[np.int64], losers: NDArray[np.int
         if not len(b):
             continue
         possible = items * (ROUNDING - epsilon)
-        m = (possible - (board.sums[b, j] - board.sums[a, j])) / left
-        plays = (m > -1.0) & (m < 1.0)
-        room = np.where(plays, 1.0 + m, 1.0)
-        gain = (1.0 + (board.shares[b, j] - board.shares[a, j])) / room
-        x = np.minimum(bets * (items / left * room)[:, None], limits)
-        capital = board.capital[test, b, a] * np.where(plays[:, None], (1.0 - x) + x * gain[:, None], 1.0)
+        lead, difference = board.sums[b, j] - board.sums[a, j], board.shares[b, j] - board.shares[a, j]
+        plays, by = factors(board.bets, items, left, possible, lead, difference)
+        capital = board.capital[test, b, a] * by
         total = np.zeros(len(b))
         for g in range(BETS):
             total += capital[:, g]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from cabai.datasets.dataset import ScoreTable
 from cabai.datasets.inspect_logs import is_zip, read_inspect
 from cabai.datasets.lm_eval_logs import read_lm_eval
-from cabai.datasets.sheets import Values, numbers_in, out_of_range, values_of
+from cabai.datasets.sheets import Values, out_of_range, values_of
 from cabai.support.validation import InvalidInput, number, shown
 
 INSPECT, LM_EVAL = "Inspect", "lm-evaluation-harness"
@@ -47,7 +46,7 @@ def read_table(
         raise InvalidInput(f"low must be below high, got {low:g} and {high:g}.")
     table = scores_of(source, low, high, {"scorer": scorer, "epochs": epochs, "arm": arm, "metric": metric})
     if costs is not None:
-        table = ScoreTable(table.arms, table.items, table.scores, spread_costs(costs_of(costs), table))
+        table = ScoreTable(table.arms, table.items, table.scores, spread_costs(values_of(costs, "cost"), table))
     if table.costs is not None:
         check_costs(table, table.costs)
     return table
@@ -56,7 +55,7 @@ def read_table(
 def scores_of(source: Any, low: float, high: float, of_logs: dict[str, Any]) -> ScoreTable:
     found = source if isinstance(source, ScoreTable) else read_logs(source, **of_logs)
     if found is None:
-        grid = (mapping_values if isinstance(source, Mapping) else values_of)(source, "score", low, high)
+        grid = values_of(source, "score", low, high)
         return ScoreTable(tuple(grid.arms), tuple(grid.items or ()), grid.values, grid.costs)
     outside = np.argwhere((found.scores < low) | (found.scores > high))
     if len(outside):
@@ -64,67 +63,6 @@ def scores_of(source: Any, low: float, high: float, of_logs: dict[str, Any]) -> 
         wrong = out_of_range("score", float(found.scores[a, i]), low, high)
         raise InvalidInput(f"arm {shown(found.arms[a])} on item {shown(found.items[i])}: {wrong}")
     return found
-
-
-def mapping_values(source: Mapping[Any, Any], what: str, low: float, high: float) -> Values:
-    """Arms with a list of values each, all of the same length, or with values by item."""
-    arms = [str(arm) for arm in source]
-    by_item = [pairs_of(arm, values, what) for arm, values in source.items()]
-    if len({isinstance(each, dict) for each in by_item}) > 1:
-        raise InvalidInput(f"give the {what}s of all arms as lists, or of all as mappings of items to {what}s.")
-    lengths = {arm: len(each) for arm, each in zip(arms, by_item, strict=True)}
-    if by_item and not isinstance(by_item[0], dict) and len(set(lengths.values())) > 1:
-        most, least = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
-        raise InvalidInput(
-            f"arm {shown(most)} has {lengths[most]} {what}s and arm {shown(least)} has {lengths[least]}: give mappings "
-            f"of items to {what}s, or None where there is no {what}."
-        )
-    columns = [each if isinstance(each, dict) else {str(i): value for i, value in enumerate(each)} for each in by_item]
-    items = list(dict.fromkeys(item for column in columns for item in column))
-    values = np.full((len(arms), len(items)), np.nan)
-    number_of = {item: i for i, item in enumerate(items)}
-    for a, column in enumerate(columns):
-        names = list(column)
-
-        def place(at: int, arm: str = arms[a], names: list[str] = names) -> str:
-            return f"arm {shown(arm)} on item {shown(names[at])}"
-
-        values[a, [number_of[name] for name in names]] = numbers_in([*column.values()], what, low, high, place)
-    return Values(arms, items, values)
-
-
-def pairs_of(arm: Any, values: Any, what: str) -> dict[str, Any] | Sequence[Any]:
-    if isinstance(values, Mapping) or is_series(values):
-        pairs = [(str(item), value) for item, value in values.items()]
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise InvalidInput(f"arm {shown(arm)} has several {what}s on one item.")
-        return found
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        return [*values.tolist()]
-    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
-        return values
-    raise InvalidInput(
-        f"the {what}s of arm {shown(arm)} must be a list, or a mapping of items to {what}s, got {shown(values)}."
-    )
-
-
-def is_series(value: Any) -> bool:
-    return hasattr(value, "index") and hasattr(value, "items") and not hasattr(value, "columns")
-
-
-def costs_of(source: Any) -> Values:
-    if is_series(source):
-        source = dict(source.items())
-    if not isinstance(source, Mapping):
-        return values_of(source, "cost")
-    if any(
-        isinstance(value, (Mapping, Sequence, np.ndarray)) and not isinstance(value, str) for value in source.values()
-    ):
-        return mapping_values(source, "cost", 0.0, sys.float_info.max)
-    arms = [str(arm) for arm in source]
-    values = numbers_in([*source.values()], "cost", 0.0, sys.float_info.max, lambda a: f"arm {shown(arms[a])}")
-    return Values(arms, None, values.reshape(-1, 1))
 
 
 def spread_costs(given: Values, table: ScoreTable) -> NDArray[np.float64]:
@@ -139,11 +77,8 @@ def spread_costs(given: Values, table: ScoreTable) -> NDArray[np.float64]:
     values = given.values[[rows[arm] for arm in table.arms]]
     if given.items is None:
         return np.repeat(values, len(table.items), axis=1)
-    columns = {item: i for i, item in enumerate(given.items)}
-    found = np.full(table.scores.shape, np.nan)
-    known = [i for i, item in enumerate(table.items) if item in columns]
-    found[:, known] = values[:, [columns[table.items[i]] for i in known]]
-    return found
+    columns, unknown = {item: i for i, item in enumerate(given.items)}, np.full((len(values), 1), np.nan)
+    return np.take(np.hstack([values, unknown]), [columns.get(item, -1) for item in table.items], axis=1)
 
 
 def check_costs(table: ScoreTable, costs: NDArray[np.float64]) -> None:
@@ -167,13 +102,13 @@ def read_logs(source: Any, **options: Any) -> ScoreTable | None:
     paths = [*source] if is_list else [source]
     given = {name: value for name, value in options.items() if value is not None}
     are_paths = all(isinstance(path, (str, Path)) for path in paths)
-    kinds = {kind_of(Path(path)) for path in paths} if are_paths else set()
+    kinds = {kind_of(Path(path)) for path in paths} if are_paths else {None}
     if is_list and (None in kinds or len(kinds) != 1):
         raise InvalidInput(
             "several paths must all be logs of Inspect (.eval, .json) or all of lm-evaluation-harness "
             "(samples_*.jsonl): other tables must be given one at a time."
         )
-    kind = kinds.pop() if kinds else None
+    kind = kinds.pop()
     for name in given:
         if OPTIONS[name] != kind:
             raise InvalidInput(f"{name} is only for logs of {OPTIONS[name]}, which this is not.")

@@ -121,27 +121,20 @@ class Replay:
         """All results as a dictionary that JSON can hold."""
         arms = self.table.arms
         counts = np.bincount(self.decisions, minlength=len(arms))
+        plain = ("race", "delta", "epsilon", "direction", "seed", "full_cost", "same_winner", "within_epsilon", "right")
         return {
             "arms": list(arms),
             "items": len(self.table.items),
             "repeats": len(self.decisions),
-            "race": self.race,
-            "delta": self.delta,
-            "epsilon": self.epsilon,
-            "direction": self.direction,
-            "seed": self.seed,
-            "full_cost": self.full_cost,
+            **{name: getattr(self, name) for name in plain},
             "mean_cost": float(self.costs.mean()),
             "share": float(self.shares.mean()),
             "share_quantiles": {str(q): float(np.quantile(self.shares, q)) for q in QUANTILES},
-            "same_winner": self.same_winner,
-            "within_epsilon": self.within_epsilon,
             "decisions": {arm: int(count) for arm, count in zip(arms, counts, strict=True)},
             "pulls": {arm: float(mean) for arm, mean in zip(arms, self.pulls.mean(axis=0), strict=True)},
             "missing": {"items": self.left_out, "arms": self.lacking},
             "goal": BEST if self.goal is None else CHEAPEST,
             "slack": None if self.goal is None else self.goal.slack,
-            "right": self.right,
         }
 
     @property
@@ -172,24 +165,14 @@ class Replay:
         )
         if self.table.billed is not None:
             lines.append(self.table.billed)
-        if self.goal is not None:
-            lines.append(
-                f"Answer: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats; as "
-                f"promised in {round(self.right * repeats)}."
-            )
-            return "\n".join([*lines, *self._left_out_line])
-        winner = f"Winner: the same as with all scores in {round(self.same_winner * repeats)} of {repeats} repeats"
-        within = (
-            f"; within {self.epsilon:g} of the best in {round(self.within_epsilon * repeats)}" if self.epsilon else ""
-        )
-        return "\n".join([*lines, f"{winner}{within}.", *self._left_out_line])
-
-    @property
-    def _left_out_line(self) -> list[str]:
-        if not self.left_out:
-            return []
-        items = self.left_out + len(self.table.items)
-        return [f"Left out: {left_out_words(self.left_out, items, self.lacking)}."]
+        same, right = round(self.same_winner * repeats), round(self.right * repeats)
+        what = "Winner" if self.goal is None else "Answer"
+        more = f"; within {self.epsilon:g} of the best in {right}" if self.epsilon else ""
+        more = more if self.goal is None else f"; as promised in {right}"
+        lines.append(f"{what}: the same as with all scores in {same} of {repeats} repeats{more}.")
+        if self.left_out:
+            lines.append(f"Left out: {left_out_words(self.table, self.left_out, self.lacking)}.")
+        return "\n".join(lines)
 
 
 def percent(share: float) -> str:
@@ -200,7 +183,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def left_out_words(left_out: int, items: int, lacking: dict[str, int]) -> str:
+def left_out_words(table: ScoreTable, left_out: int, lacking: dict[str, int]) -> str:
+    """Which items are not in a table, and why not."""
+    items = left_out + len(table.items)
     worst = sorted(lacking, key=lambda arm: -lacking[arm])
     names = ", ".join(f"{arm} on {lacking[arm]}" for arm in worst[:5])
     more = f" and {len(worst) - 5} more arms" if len(worst) > 5 else ""
@@ -239,8 +224,7 @@ def replay(
         raise InvalidInput(f"epsilon must not be negative, got {epsilon!r}.")
     found, left_out, lacking = without_holes(read_table(table, costs=costs, low=low, high=high))
     if left_out:
-        words = left_out_words(left_out, left_out + len(found.items), lacking)
-        warnings.warn(f"left out: {words}.", MissingScores, stacklevel=2)
+        warnings.warn(f"left out: {left_out_words(found, left_out, lacking)}.", MissingScores, stacklevel=2)
     looked_for = checked_goal(goal, epsilon, slack, running_costs, found.arms)
     share = finish_of(finish, goal)
     if direction not in ("maximize", "minimize"):
@@ -273,23 +257,21 @@ def run_in_threads(
 ) -> None:
     """Call `run` with 0 ... count - 1, some at a time in each of several threads: this one handles Ctrl-C."""
     jobs = whole(workers, "workers", 1) if workers is not None else os.cpu_count() or 1
-    over, done = False, 0
     size = max(1, min(20, count // (4 * jobs)))
 
     def run_some(begin: int) -> int:
-        end = begin if over else min(begin + size, count)  # after Ctrl-C, those that have not begun are not run
-        for r in range(begin, end):
+        some = range(begin, min(begin + size, count))
+        for r in some:
             run(r)
-        return end - begin
+        return len(some)
 
-    executor = ThreadPoolExecutor(jobs)
+    done, executor = 0, ThreadPoolExecutor(jobs)
     try:
         for future in as_completed([executor.submit(run_some, begin) for begin in range(0, count, size)]):
             done += future.result()
             if progress is not None:
                 progress(done)
     finally:
-        over = True
         executor.shutdown(wait=True, cancel_futures=True)
 
 

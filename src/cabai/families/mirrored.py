@@ -3,64 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
-from cabai.families.base import Family
-from cabai.families.base import lower_end as inner_lower_end
-from cabai.families.base import upper_end as inner_upper_end
-from cabai.families.slots import divergence as inner_divergence
-from cabai.families.slots import draw_mean as inner_draw_mean
-from cabai.families.slots import edges as inner_edges
-from cabai.families.slots import remainder as inner_remainder
-from cabai.families.slots import straightened as inner_straightened
-from cabai.families.slots import tilted as inner_tilted
-from cabai.families.slots import variance_at as inner_variance_at
-from cabai.families.slots import variance_slope as inner_variance_slope
+from cabai.families.base import Family, lower_end, upper_end
+from cabai.families.slots import (
+    divergence,
+    draw_mean,
+    edges,
+    remainder,
+    straightened,
+    tilted,
+    variance_at,
+    variance_slope,
+)
 from cabai.support.lazy import lazy
 from cabai.support.specialise import Binding, binding, needs, specialised
 
 
-def divergence(rules, p, difference, q, complement):
-    return inner_divergence(rules, -p, -difference, -q, 1.0 + q)
+def mirrored_divergence(rules, p, difference, q, complement):
+    return divergence(rules, -p, -difference, -q, 1.0 + q)
 
 
-def variance_at(rules, q, complement):
-    return inner_variance_at(rules, -q, 1.0 + q)
+def mirrored_variance_at(rules, q, complement):
+    return variance_at(rules, -q, 1.0 + q)
 
 
-def variance_slope(rules, q):
-    return -inner_variance_slope(rules, -q)
+def mirrored_variance_slope(rules, q):
+    return -variance_slope(rules, -q)
 
 
-def edges(rules):
-    low, high = inner_edges(rules)
+def mirrored_edges(rules):
+    low, high = edges(rules)
     return -high, -low
 
 
-def upper_end(rules, mean, level):
-    return -inner_lower_end(rules, -mean, level)
+def mirrored_upper_end(rules, mean, level):
+    return -lower_end(rules, -mean, level)
 
 
-def lower_end(rules, mean, level):
-    return -inner_upper_end(rules, -mean, level)
+def mirrored_lower_end(rules, mean, level):
+    return -upper_end(rules, -mean, level)
 
 
-def draw_mean(rules, record, n, total):
-    return -inner_draw_mean(rules, record, n, -total)
+def mirrored_draw_mean(rules, record, n, total):
+    return -draw_mean(rules, record, n, -total)
 
 
-def remainder(rules, n, total):
-    return inner_remainder(rules, n, -total)
+def mirrored_remainder(rules, n, total):
+    return remainder(rules, n, -total)
 
 
-def tilted(rules, tilt, rate, price, n, difference, m):
-    log, slope = inner_tilted(rules, -tilt, rate, price, n, -difference, -m)
+def mirrored_tilted(rules, tilt, rate, price, n, difference, m):
+    log, slope = tilted(rules, -tilt, rate, price, n, -difference, -m)
     return log, -slope
 
 
-def straightened(rules, m, shift):
-    x, slope = inner_straightened(rules, -m, -shift)
+def mirrored_straightened(rules, m, shift):
+    x, slope = straightened(rules, -m, -shift)
     return -x, slope
 
 
@@ -95,29 +96,20 @@ class Mirrored(Family):
 
     inner: Family
     functions = (
-        divergence, variance_at, variance_slope, edges, upper_end, lower_end, draw_mean, remainder, tilted,
-        straightened,
+        ("divergence", mirrored_divergence), ("variance_at", mirrored_variance_at),
+        ("variance_slope", mirrored_variance_slope), ("edges", mirrored_edges), ("upper_end", mirrored_upper_end),
+        ("lower_end", mirrored_lower_end), ("draw_mean", mirrored_draw_mean), ("remainder", mirrored_remainder),
+        ("tilted", mirrored_tilted), ("straightened", mirrored_straightened),
     )  # fmt: skip
 
     @property
     def name(self) -> str:  # type: ignore[override]
         return f"mirrored {self.inner.name}"
 
-    @property
-    def parameters(self) -> dict[str, float]:
-        return self.inner.parameters
-
-    @property
-    def sets_first_aside(self) -> bool:  # type: ignore[override]
-        return self.inner.sets_first_aside
-
-    @property
-    def shows_margins(self) -> bool:  # type: ignore[override]
-        return self.inner.shows_margins
-
-    @property
-    def usual_tilts(self) -> tuple[float, float]:  # type: ignore[override]
-        return self.inner.usual_tilts
+    parameters = property(attrgetter("inner.parameters"))
+    sets_first_aside = property(attrgetter("inner.sets_first_aside"))
+    shows_margins = property(attrgetter("inner.shows_margins"))
+    usual_tilts = property(attrgetter("inner.usual_tilts"))
 
     @property
     def tilt_ranges(self) -> tuple[tuple[float, float, float], ...]:
@@ -130,9 +122,9 @@ class Mirrored(Family):
     def binding(self) -> Binding:
         """Its own functions, each bound to those of the original family, as far as that has them."""
         given = self.inner.binding
-        own = [specialised(each, given) for each in self.functions if not needs((each,), given)]
-        own += [each for each in (evidence_at_most, evidence_at_least) if each.__name__ in dict(given)]
-        return binding(own)
+        own = [(slot, specialised(each, given)) for slot, each in self.functions if not needs((each,), given)]
+        more = [each for each in (evidence_at_most, evidence_at_least) if each.__name__ in dict(given)]
+        return binding([*own, *more])
 
     def allows_mean(self, mean: float) -> bool:
         return self.inner.allows_mean(-mean)

@@ -6,8 +6,8 @@ import copy
 import os
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,7 +101,7 @@ def evaluate(
     check_same(samples)
     for each in tasks.values():
         check_scorer(each, scorer)
-    models = {arm: str(each.model or options.get("model") or "") or None for arm, each in tasks.items()}
+    models = [str(each.model or options.get("model") or "") or None for each in tasks.values()]
     has_costs = costs is None and all_priced(models, prices)
     if name is not None and storage is None:
         folder = Path(log_folder(log_dir))
@@ -135,43 +135,39 @@ def evaluate(
     usual = {"retry_on_error": 2, "log_buffer": 10}  # Inspect would write the log after every sample
     with keeping(study, name), page_of(study, page):
         race_study = partial(run, study, try_once, workers=workers, max_failures=max_failures, retries=0)
-        with racing(race_study, lanes) as errors:
+        with racing(race_study, lanes) as raced:
             try:
                 logs = inspect_ai.eval(
                     fed, max_tasks=len(fed), fail_on_error=False, epochs=epochs, log_dir=log_dir, **usual | options
                 )
             finally:
                 collect_logged(lanes, mark, log_folder(log_dir))
-        for error in errors:
-            if not isinstance(error, InspectEnded):
-                raise error
+        try:
+            raced.result()
+        except InspectEnded as error:
             if not logs or any(log.status == "cancelled" for log in logs):  # what Inspect makes of Ctrl-C
-                raise KeyboardInterrupt
-            raise RunFailed(f"{error}. The study {study.name!r} is kept; run it again to go on.")
+                raise KeyboardInterrupt from None
+            raise RunFailed(f"{error}. The study {study.name!r} is kept; run it again to go on.") from None
     return Evaluation(study, study.status(), study.scores(), logs)
 
 
 @contextmanager
-def racing(race: Callable[[], Any], lanes: Mapping[str, Lane]) -> Iterator[list[BaseException]]:
-    """A race in a thread of its own, while Inspect runs in this one; what ends it is added to the list."""
-    errors: list[BaseException] = []
+def racing(race: Callable[[], Any], lanes: Mapping[str, Lane]) -> Iterator[Future[Any]]:
+    """A race in a thread of its own, while Inspect runs in this one."""
 
-    def work() -> None:
+    def work() -> Any:
         try:
-            race()
-        except BaseException as error:
-            errors.append(error)
-        for lane in lanes.values():
-            lane.end("the race is over")
+            return race()
+        finally:
+            for lane in lanes.values():
+                lane.end("the race is over")
 
-    thread = threading.Thread(target=work, name="cabai race", daemon=True)
-    thread.start()
-    try:
-        yield errors
-    finally:
-        for lane in lanes.values():
-            lane.abandon()
-        thread.join()
+    with ThreadPoolExecutor(1, "cabai race") as pool:
+        try:
+            yield pool.submit(work)
+        finally:
+            for lane in lanes.values():
+                lane.abandon()
 
 
 def log_folder(log_dir: str | None) -> str:
@@ -240,11 +236,11 @@ def check_same(samples: Mapping[str, Mapping[Any, Any]]) -> None:
             )
 
 
-def all_priced(models: Mapping[str, str | None], prices: Prices) -> bool:
-    """Whether all arms have models with known prices; if only some have, bills cannot be compared."""
-    unknown = {arm: model for arm, model in models.items() if not is_priced(model, prices)}
+def all_priced(models: Sequence[str | None], prices: Prices) -> bool:
+    """Whether the prices of all models are known; if only some are, bills cannot be compared."""
+    unknown = [model for model in models if not is_priced(model, prices)]
     if unknown and len(unknown) < len(models):
-        named = ", ".join(sorted({str(model) for model in unknown.values()}))
+        named = ", ".join(sorted(set(map(str, unknown))))
         raise InvalidInput(
             f"the prices of some models are known, but not of {named}: give all, as prices= (a mapping or a TOML file "
             "with dollars per million tokens), or what a sample of each arm costs, as costs=."

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cabai.planning.bills import Amount, Bills, Found
-from cabai.planning.results import ArmPlan, CurvePoint, Plan
+from cabai.planning.results import Amount, ArmPlan, Bills, CurvePoint, Found, Plan
+from cabai.study.create import described
 from cabai.study.settings import Settings
 from cabai.thresholds import Calibrated
 
@@ -57,6 +58,13 @@ class Subject(ABC):
             return self.settings.delta, DELTAS[-1], DELTAS[0]
         usual, most = self.usual_and_largest(of)
         return usual, min(1e-4 * usual, most), most
+
+
+def study_settings(given: Mapping[str, Any], arms: Sequence[str], items: int | None = None) -> Settings:
+    """The settings that `create_study` would make of these; a plan has its own budget."""
+    known = {name: value for name, value in given.items() if value is not None}
+    checked = described(**known | {"arms": list(arms), "items": items})
+    return replace(Settings.checked(**checked), max_cost=None)
 
 
 def answered(
@@ -110,7 +118,7 @@ def difference(bills: Bills, less: Bills, limit: float) -> Amount | None:
     count = len(less)
     if (bills.cut & (bills.costs < limit))[:count].any() or (less.cut & (less.costs < limit)).any():
         return None
-    more = bills.up_to(limit)[:count] - less.up_to(limit)
+    more = np.minimum(bills.costs[:count], limit) - np.minimum(less.costs, limit)
     return Amount(float(more.mean()), float(more.std(ddof=1)) / math.sqrt(count))
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from cabai.core.goal import BEST
+from cabai.datasets.reading import read_logs, read_table
 from cabai.families import Family
 from cabai.planning.answers import Progress, answered
 from cabai.planning.races import SimulatedRaces
 from cabai.planning.results import Plan
-from cabai.planning.sources import Pilot, source_of
 from cabai.planning.studies import SimulatedStudies
+from cabai.planning.truths import Pilot, pilot_in, pilot_of
 from cabai.policies import Policy
 from cabai.simulation.engines import EngineLike, opened
+from cabai.study.settings import Settings
 from cabai.support.validation import InvalidInput, positive, probability, shown, whole
 from cabai.thresholds import Threshold
 
@@ -113,3 +118,56 @@ def plan(
     )  # fmt: skip
     with opened(engine, workers=workers, address=address) as studies.engine:
         return answered(studies, curve="gap" if curve is True else curve or None, **rest)
+
+
+def source_of(
+    source: Any, pilot: Any, *, with_items: bool, scorer: str | None = None
+) -> tuple[dict[str, Any], Any, bool]:
+    """What a source says of a study's settings; the pilot, of rewards or, for a race, a table of scores; and whether a
+    pull costs what it returns: the time it takes."""
+    given, goal, pays_reward = dict[str, Any](), BEST, False
+    if isinstance(source, (str, Path)) and str(source).lower().endswith(".toml"):
+        from cabai.study.run.recipe import read_recipe
+
+        recipe = read_recipe(source)
+        if str(recipe.folder) not in sys.path:  # for a user's own family, threshold or policy
+            sys.path.insert(0, str(recipe.folder))
+        given = dict(recipe.settings)
+        goal = given.get("goal", BEST)
+        pays_reward = recipe.measure.reward is not None and recipe.measure.cost == recipe.measure.reward
+        if "items" in given:
+            given["items"] = len(given["items"].items)
+    elif hasattr(source, "settings") and hasattr(source, "observations"):
+        settings: Settings = source.settings.imported()
+        goal = settings.goal
+        names = ["arms", "family", "delta", "epsilon", "direction", "max_cost", "max_pulls"]
+        names += ["policy", "threshold", "costs"] if settings.items is None else []
+        given = {name: getattr(settings, name) for name in names}
+        here = [a for a, arm in enumerate(settings.arms) if arm not in settings.dropped]
+        given |= {name: [given[name][a] for a in here] for name in ("arms", "costs") if given.get(name)}
+        if settings.items is not None:
+            given |= {"items": settings.items.count, "race": settings.items.race}
+        if pilot is None:
+            pilot = scores_of(source) if settings.items is not None else pilot_of(source.observations())
+    elif source is not None:
+        if pilot is not None:
+            raise InvalidInput("give one table as the pilot, got two.")
+        pilot = source
+    if goal != BEST:
+        raise InvalidInput(
+            f"a plan is for finding the best arm, got goal {shown(goal)}: simulate it, with cabai simulate --goal "
+            f"{goal}, or on scores that you have, with cabai replay --goal {goal}."
+        )
+    if isinstance(pilot, (str, Path)) or scorer is not None:
+        logs = read_logs(pilot, scorer=scorer)
+        pilot = pilot if logs is None else logs
+    return given, pilot if "items" in given or with_items else pilot_in(pilot), pays_reward
+
+
+def scores_of(study: Any) -> Any:
+    """What a study with items knows of scores, and the mean cost of an evaluation of each arm."""
+    paid = pilot_of(study.observations())
+    costs = {arm: float(each.mean()) for arm, each in (paid.costs or {}).items() if len(each)}
+    scores, (low, high) = study.scores(), study.settings.family.mean_range
+    known = set(costs) == set(scores) and sum(costs.values()) > 0
+    return read_table(scores, costs=costs if known else None, low=low, high=high)

@@ -29,16 +29,16 @@ class Prior:
     ends: tuple[float, float] | None = None
 
 
-# By name: the names of two parameters, which of them must be positive, and how to draw.
-KINDS: dict[str, tuple[tuple[str, str], tuple[bool, bool], Callable[[float, float], Draw]]] = {
-    "beta": (("a", "b"), (True, True), lambda a, b: lambda random, n: random.beta(a, b, n)),
-    "gamma": (("shape", "scale"), (True, True), lambda a, b: lambda random, n: random.gamma(a, b, n)),
-    "lognormal": (("median", "sigma"), (True, True), lambda a, b: lambda random, n: a * random.lognormal(0, b, n)),
-    "normal": (("mean", "sd"), (False, True), lambda a, b: lambda random, n: random.normal(a, b, n)),
+# By name: the names of two parameters, positive unless it is a mean, and how to draw.
+KINDS: dict[str, tuple[tuple[str, str], Callable[[float, float], Draw]]] = {
+    "beta": (("a", "b"), lambda a, b: lambda random, n: random.beta(a, b, n)),
+    "gamma": (("shape", "scale"), lambda a, b: lambda random, n: random.gamma(a, b, n)),
+    "lognormal": (("median", "sigma"), lambda a, b: lambda random, n: a * random.lognormal(0, b, n)),
+    "normal": (("mean", "sd"), lambda a, b: lambda random, n: random.normal(a, b, n)),
 }
 HOW = (
     "a number, a range such as 0.02..0.03, or one of "
-    f"{', '.join(f'{name}({first}, {second})' for name, ((first, second), _, _) in KINDS.items())}"
+    f"{', '.join(f'{name}({first}, {second})' for name, ((first, second), _) in KINDS.items())}"
 )
 
 
@@ -76,43 +76,34 @@ def prior_of(given: Any, name: str) -> Prior:
         kind, numbers = getattr(getattr(given, "dist", None), "name", ""), getattr(given, "args", ())
         text = f"{kind}({', '.join(f'{each:g}' for each in numbers)})" if kind else type(given).__name__
         return Prior(text, lambda random, n: np.asarray(given.rvs(size=n, random_state=random), float))
-    if isinstance(given, (tuple, list)):
-        if len(given) != 2:
-            raise InvalidInput(f"{name} must be {HOW}; in Python a range is (low, high), got {shown(given)}.")
-        return range_of(number(given[0], name), number(given[1], name), name)
-    value = number(given, name)
-    return Prior(f"{value:g}", lambda random, n: np.full(n, value), (value, value))
-
-
-def prior_in(text: str, name: str) -> Prior:
-    parts, kind = text.split(".."), re.fullmatch(r"(\w+)\((.*)\)", text)
-    try:
-        if kind is not None and kind[1] in KINDS:
-            names, positive, draw = KINDS[kind[1]]
-            values = [float(each.partition("=")[2] or each) for each in kind[2].split(",")]
-            good = len(values) == 2 and all(map(math.isfinite, values))
-            if not good or any(value <= 0 for value, must in zip(values, positive, strict=True) if must):
-                needed = " and ".join(each for each, must in zip(names, positive, strict=True) if must)
-                raise InvalidInput(
-                    f"{name}: {kind[1]}({', '.join(names)}) takes two numbers, {needed} positive, got {text!r}."
-                )
-            return Prior(text, draw(values[0], values[1]))
-        if len(parts) == 2:
-            return range_of(float(parts[0]), float(parts[1]), name)
-        return prior_of(float(text), name)
-    except InvalidInput:
-        raise
-    except ValueError:
-        raise InvalidInput(f"{name} must be {HOW}, got {text!r}.") from None
-
-
-def range_of(low: float, high: float, name: str) -> Prior:
-    number(low, name), number(high, name)
+    ends = given if isinstance(given, (tuple, list)) else (given, given)
+    if len(ends) != 2:
+        raise InvalidInput(f"{name} must be {HOW}; in Python a range is (low, high), got {shown(given)}.")
+    low, high = (number(end, name) for end in ends)
     if low > high:
         raise InvalidInput(f"{name}: a range goes from low to high, got {low:g}..{high:g}; write {high:g}..{low:g}.")
     if low == high:
-        return prior_of(low, name)
+        return Prior(f"{low:g}", lambda random, n: np.full(n, low), (low, low))
     return Prior(f"{low:g}..{high:g}", lambda random, n: random.uniform(low, high, n), (low, high))
+
+
+def prior_in(text: str, name: str) -> Prior:
+    kind = re.fullmatch(rf"({'|'.join(KINDS)})\((.*)\)", text)
+    parts = text.split("..") if kind is None else kind[2].split(",")
+    try:
+        values = [float(each.partition("=")[2] or each if kind else each) for each in parts]
+    except ValueError:
+        raise InvalidInput(f"{name} must be {HOW}, got {text!r}.") from None
+    if kind is None:
+        return prior_of(values if len(values) > 1 else values[0], name)
+    names, draw = KINDS[kind[1]]
+    needed = [each for each in names if each != "mean"]
+    is_good = len(values) == 2 and all(map(math.isfinite, values))
+    if not is_good or any(value <= 0 for value in values[-len(needed) :]):
+        raise InvalidInput(
+            f"{name}: {kind[1]}({', '.join(names)}) takes two numbers, {' and '.join(needed)} positive, got {text!r}."
+        )
+    return Prior(text, draw(*values))
 
 
 def drawn(prior: Prior, draws: int, stream: list[int], check: Check, name: str) -> NDArray[np.float64]:

@@ -13,9 +13,8 @@ from cabai.datasets.dataset import paid_for, part_of
 from cabai.datasets.race import race_of, share_of, started
 from cabai.datasets.reading import read_table
 from cabai.datasets.replaying import compiled_race, left_out_words, run_in_threads, without_holes
-from cabai.planning.answers import Subject
-from cabai.planning.bills import Bills
-from cabai.planning.sources import study_settings
+from cabai.planning.answers import Subject, study_settings
+from cabai.planning.results import Bills
 from cabai.support.validation import InvalidInput, shown, whole
 
 SEARCHED = 200  # of the datasets, which are used for searches
@@ -58,7 +57,7 @@ class SimulatedRaces(Subject):
         if there < LEAST_ITEMS:
             raise InvalidInput(f"the pilot has scores of all arms on {there} items: it needs at least {LEAST_ITEMS}.")
         if left_out:
-            self.notes.append(f"Left out: {left_out_words(left_out, left_out + there, lacking_by)}.")
+            self.notes.append(f"Left out: {left_out_words(table, left_out, lacking_by)}.")
         if items is None:
             self.notes.append(f"Planned for {there} items, as many as the table has; --items changes that.")
         if table.costs is None:

@@ -1,18 +1,83 @@
-"""A plan: what a study will cost and what it can conclude, in numbers and in words."""
+"""A plan: what simulated studies pay, what a study will cost and what it can conclude, in numbers and in words.
+
+Some simulated studies are cut short, and what is unknown because of that is never reported as known.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cabai.datasets.replaying import percent
-from cabai.planning.bills import Amount, Bills, Found
 from cabai.planning.truths import Truths
 from cabai.support.tables import table
 
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
+
+
+class Amount(NamedTuple):
+    """A number, its standard error, and whether it is only a lower bound of the truth."""
+
+    value: float
+    error: float = 0.0
+    at_least: bool = False
+
+
+class Found(NamedTuple):
+    """A value with which a budget is enough, and the chance of a decision. Without a value, `tried` is not enough."""
+
+    value: float | None
+    chance: Amount
+    tried: float
+
+
+@dataclass(frozen=True)
+class Bills:
+    """By draw: what was paid, whether there was a decision, whether it was wrong, whether the study was cut short."""
+
+    costs: NDArray[np.float64]
+    decided: NDArray[np.bool_]
+    wrong: NDArray[np.bool_]
+    cut: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @property
+    def mean(self) -> Amount:
+        error = float(self.costs.std(ddof=1)) / math.sqrt(len(self)) if len(self) > 1 else 0.0
+        return Amount(float(self.costs.mean()), error, bool(self.cut.any()))
+
+    def quantile(self, share: float) -> Amount:
+        """The smallest bill that this share of the studies does not exceed.
+
+        >>> bills = Bills(np.array([1.0, 2.0, 3.0, 9.0]), *np.array([[1, 1, 1, 0], [0] * 4, [0, 0, 0, 1]], bool))
+        >>> bills.quantile(0.75), bills.quantile(0.99)
+        (Amount(value=3.0, error=0.0, at_least=False), Amount(value=9.0, error=0.0, at_least=True))
+        """
+        return self._smallest(self.costs, share)
+
+    def chance(self, budget: float) -> Amount:
+        """The share of the studies that decide within a budget."""
+        within = self.decided & (self.costs <= budget * (1 + 1e-12))
+        near = (int(within.sum()) + 1) / (len(self) + 2)  # so that an error is never 0
+        error = math.sqrt(near * (1 - near) / len(self))
+        return Amount(float(within.mean()), error, bool((self.cut & (self.costs < budget)).any()))
+
+    def needed(self, chance: float) -> Amount | None:
+        """The smallest budget within which this share of the studies decides; None if fewer ever do."""
+        paid = np.where(self.decided | self.cut, self.costs, math.inf)
+        found = self._smallest(paid, chance)
+        return None if math.isinf(found.value) else found
+
+    def _smallest(self, paid: NDArray[np.float64], share: float) -> Amount:
+        value = float(np.sort(paid)[max(0, math.ceil(share * len(self) - 1e-9) - 1)])
+        return Amount(value, at_least=bool((self.cut & (self.costs <= value)).any()))
 
 
 @dataclass(frozen=True)
@@ -82,30 +147,24 @@ class Plan:
         """The plan as a dictionary that JSON can hold: no NaN, no infinities."""
         mean, chance, gap, quantiles = self.bills.mean, self.chance, self.solved.get("gap"), quantiles_of(self.bills)
         amounts = {"mean_cost": mean, "chance": chance} | {f"cost_quantiles.{key}": x for key, x in quantiles.items()}
+        plain = ("budget", "epsilon", "delta", "items", "full_cost", "direction", "seed", "about")
         return {
             "mean_cost": mean.value,
             "se_cost": mean.error,
             "cost_quantiles": {share: bill.value for share, bill in quantiles.items()},
             "chance": chance and chance.value,
             "se_chance": chance and chance.error,
-            "budget": self.budget,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
+            **{name: getattr(self, name) for name in plain},
             "gap": gap and gap.value,
             "at_least": lower_limits(amounts),
             "wanted_chance": self.wanted,
             "solved": {name: found and found_dict(found) for name, found in self.solved.items()},
             "arms": [arm_dict(arm) for arm in self.arms],
             "adds_up_to": None if math.isinf(self.limit) else self.limit,
-            "items": self.items,
-            "full_cost": self.full_cost,
             "curve": self.curve_of and {"of": self.curve_of, "points": [self._point(each) for each in self.curve]},
-            "direction": self.direction,
             "draws": len(self.bills),
             "cut": int(self.bills.cut.sum()),
             "wrong": float(self.bills.wrong.mean()),
-            "seed": self.seed,
-            "about": self.about,
         }
 
     def _point(self, point: CurvePoint) -> dict[str, Any]:
@@ -119,87 +178,72 @@ class Plan:
         }
 
     def __repr__(self) -> str:
-        lines = [*self._arm_lines(), *self._bill_lines(), *self._curve_lines(), *self._last_lines()]
-        return "\n".join([self.about, *lines])
-
-    def _arm_lines(self) -> list[str]:
+        bills, budget, wanted = self.bills, self.given_budget, percent(self.wanted)
         adds = any(arm.adds is not None for arm in self.arms)
-        within = adds and self.given_budget is not None
-        header = ["arm", "mean", "cost", "is best", *(["adds to the bill"] if adds else [])]
-        rows = [[*header, *(["chance without it"] if within else [])]]
+        within = adds and budget is not None
+        rows = [["arm", "mean", "cost", "is best"] + ["adds to the bill"] * adds + ["chance without it"] * within]
         for arm in self.arms:
-            row = [arm.name, arm.mean, arm.cost, percent(arm.best)]
-            if adds:
-                row.append("-" if arm.adds is None else f"{money(arm.adds.value)} ± {money(arm.adds.error, 2)}")
-            if within:
-                row.append("-" if arm.chance_without is None else shown_chance(arm.chance_without))
-            rows.append(row)
-        return [table(rows, left=3)]
-
-    def _bill_lines(self) -> list[str]:
-        half, *quantile = (self.bills.quantile(share) for share in (0.5, 0.9, 0.99))
-        mean, shares = self.bills.mean, (0.9,) if quantile[0].at_least else (0.9, 0.99)
-        middle = f"mean at least {money(mean.value)}"
-        if not mean.at_least:
-            middle = f"mean {money(mean.value)} ± {money(mean.error, 2)}"
-        ends = "; ".join(map(pays, shares, quantile))
-        lines = [f"The bill: median {at_least(half, 'more than ')}, {middle}; {ends}."]
+            more = "-" if arm.adds is None else f"{money(arm.adds.value)} ± {money(arm.adds.error, 2)}"
+            without = "-" if arm.chance_without is None else shown_chance(arm.chance_without)
+            rows.append([arm.name, arm.mean, arm.cost, percent(arm.best)] + [more] * adds + [without] * within)
+        half, *ends = (bills.quantile(share) for share in (0.5, 0.9, 0.99))
+        pay = "; ".join(map(pays, (0.9,) if ends[0].at_least else (0.9, 0.99), ends))
+        low = bills.mean.at_least
+        middle = (
+            f"at least {money(bills.mean.value)}"
+            if low
+            else f"{money(bills.mean.value)} ± {money(bills.mean.error, 2)}"
+        )
+        lines = [
+            self.about,
+            table(rows, left=3),
+            f"The bill: median {at_least(half, 'more than ')}, mean {middle}; {pay}.",
+        ]
         if self.full_cost is not None:
             lines.append(f"Evaluating everything costs {money(self.full_cost)}.")
-        if self.given_budget is not None:
-            assert self.chance is not None
-            lines.append(f"Chance of a decision within {money(self.given_budget)}: {shown_chance(self.chance)}.")
-        needed = self.bills.needed(self.wanted)
+        if budget is not None:
+            lines.append(f"Chance of a decision within {money(budget)}: {shown_chance(bills.chance(budget))}.")
+        needed = bills.needed(self.wanted)
         if needed is None:
-            lines.append(
-                f"No budget is enough for a chance of {percent(self.wanted)}: too many studies end without a decision."
-            )
+            lines.append(f"No budget is enough for a chance of {wanted}: too many studies end without a decision.")
         else:
-            lines.append(f"Budget for a chance of {percent(self.wanted)}: {at_least(needed, 'more than ')}.")
+            lines.append(f"Budget for a chance of {wanted}: {at_least(needed, 'more than ')}.")
         searched = {name: found for name, found in self.solved.items() if name != "budget" and found is not None}
         if searched:
-            lines.append(f"Or, with a budget of {money(self.given_budget or 0)} and that chance:")
-            lines += [f"  {line}" for line in map(self._solved_line, searched, searched.values())]
-        return lines
-
-    def _solved_line(self, name: str, found: Found) -> str:
-        wanted = {
-            "epsilon": "an arm within {} of the best (epsilon)",
-            "gap": "a best arm ahead of the next by {} (gap), others as given",
-            "delta": "a decision that is wrong with probability at most {} (delta)",
-        }[name]
-        if found.value == 0:
-            return f"the best arm itself: chance {shown_chance(found.chance)}"
-        if found.value is None and found.chance.at_least:
-            words = f"at {found.tried:g} the chance is {shown_chance(found.chance)}, and some studies were cut short"
-            return f"{wanted.format('?')}: not found; {words}"
-        if found.value is None:
-            article = "an" if name == "epsilon" else "a"
-            return f"even {article} {name} of {found.tried:g} is not enough: chance {shown_chance(found.chance)}"
-        return f"{wanted.format(f'{found.value:g}')}: chance {shown_chance(found.chance)}"
-
-    def _curve_lines(self) -> list[str]:
-        if self.curve_of is None:
-            return []
-        header = [self.curve_of, "median", "90 % pay at most", *(["chance"] if self.budget is not None else [])]
-        rows = [header]
-        for point in self.curve:
-            pair = [point.bills.quantile(share) for share in (0.5, 0.9)]
-            row = [f"{point.at:g}", *(at_least(each, "> ") for each in pair)]
-            if self.budget is not None:
-                row.append(shown_chance(point.bills.chance(self.budget)))
-            rows.append(row)
-        return [table(rows)]
-
-    def _last_lines(self) -> list[str]:
-        lines = []
-        if any(arm.adds is not None for arm in self.arms) and not math.isinf(self.limit):
+            lines.append(f"Or, with a budget of {money(budget or 0)} and that chance:")
+            lines += [f"  {solved_line(name, found)}" for name, found in searched.items()]
+        if self.curve_of is not None:
+            lines.append(self._curve_table(self.curve_of))
+        if adds and not math.isinf(self.limit):
             lines.append(f"What an arm adds is computed as if no study paid more than {money(self.limit)}.")
-        lines += self.notes
-        cut = int(self.bills.cut.sum())
+        cut = int(bills.cut.sum())
         ended = f", {cut} of them cut short because their arms are too close" if cut else ""
-        lines.append(f"From {len(self.bills)} simulated studies{ended}; ± is a standard error, seed {self.seed}.")
-        return lines
+        last = f"From {len(bills)} simulated studies{ended}; ± is a standard error, seed {self.seed}."
+        return "\n".join([*lines, *self.notes, last])
+
+    def _curve_table(self, of: str) -> str:
+        rows = [[of, "median", "90 % pay at most", *(["chance"] if self.budget is not None else [])]]
+        for point in self.curve:
+            row = [f"{point.at:g}", *(at_least(point.bills.quantile(share), "> ") for share in (0.5, 0.9))]
+            rows.append(row if self.budget is None else [*row, shown_chance(point.bills.chance(self.budget))])
+        return table(rows)
+
+
+def solved_line(name: str, found: Found) -> str:
+    wanted = {
+        "epsilon": "an arm within {} of the best (epsilon)",
+        "gap": "a best arm ahead of the next by {} (gap), others as given",
+        "delta": "a decision that is wrong with probability at most {} (delta)",
+    }[name]
+    chance = shown_chance(found.chance)
+    if found.value == 0:
+        return f"the best arm itself: chance {chance}"
+    if found.value is not None:
+        return f"{wanted.format(f'{found.value:g}')}: chance {chance}"
+    if found.chance.at_least:
+        words = f"at {found.tried:g} the chance is {chance}, and some studies were cut short"
+        return f"{wanted.format('?')}: not found; {words}"
+    return f"even {'an' if name == 'epsilon' else 'a'} {name} of {found.tried:g} is not enough: chance {chance}"
 
 
 def quantiles_of(bills: Bills) -> dict[str, Amount]:

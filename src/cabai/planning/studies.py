@@ -11,11 +11,10 @@ import numpy as np
 
 from cabai.datasets.sheets import Numbers
 from cabai.instance import arm_names, check_is_bounded
-from cabai.planning.answers import DELTAS, Subject
-from cabai.planning.bills import Bills
+from cabai.planning.answers import DELTAS, Subject, study_settings
 from cabai.planning.priors import all_drawn, priors_of
-from cabai.planning.sources import Pilot, study_settings
-from cabai.planning.truths import Truths, posterior
+from cabai.planning.results import Bills
+from cabai.planning.truths import Pilot, Truths, posterior
 from cabai.simulation.engines import Engine
 from cabai.simulation.parallel import gathered
 from cabai.simulation.work import Work

@@ -18,16 +18,19 @@ A mean cost is drawn as m exp(N(0, 1) sd/(m sqrt(n))).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cabai.datasets.sheets import Numbers
+from cabai.datasets.sheets import Numbers, column_for, numbered, open_sheet
 from cabai.families import Exponential, Family, Gaussian
 from cabai.families.laws import LAWS
 from cabai.instance import Instance
-from cabai.planning.sources import Pilot
 from cabai.support.validation import InvalidInput, shown
 
 PILOT = 3  # the stream of random numbers
@@ -95,6 +98,52 @@ class Truths:
             Instance(family, mean, cost, cost_model=self.cost_model, law=self.law, sd=sd)
             for mean, cost, sd in zip(means, self.costs, sds, strict=True)
         ]
+
+
+class Pilot(NamedTuple):
+    """By arm, its rewards and what its pulls cost; no costs where the table has none."""
+
+    rewards: dict[str, Numbers]
+    costs: dict[str, Numbers] | None
+
+
+def pilot_in(data: Any) -> Any:
+    """A pilot of rewards, if that is what a table or a mapping of each arm to its rewards holds; a table of scores on
+    items is left as it is."""
+    if isinstance(data, Mapping):
+        return Pilot({str(arm): rewards_of(arm, given) for arm, given in data.items()}, None)
+    if not isinstance(data, (str, Path)) and not hasattr(data, "columns"):
+        return data
+    sheet = open_sheet(data)
+    arm, item, reward, cost = (column_for(sheet, role) for role in ("arm", "item", "score", "cost"))
+    if arm is None or reward is None or item is not None:
+        return data
+    names, rows = numbered(sheet, sheet.columns[arm], "arm")
+
+    def by_arm(column: int, what: str, least: float = 0.0) -> dict[str, Numbers]:
+        found = sheet.numbers(column, what, least)
+        return {name: found[(rows == a) & ~np.isnan(found)] for a, name in enumerate(names)}
+
+    rewards = by_arm(reward, "reward", -sys.float_info.max)
+    return Pilot(rewards, None if cost is None else by_arm(cost, "cost"))
+
+
+def rewards_of(arm: Any, given: Any) -> Numbers:
+    with suppress(TypeError, ValueError):
+        found: Numbers = np.asarray(given, float)
+        if found.ndim == 1:
+            return found
+    raise InvalidInput(f"the rewards of arm {shown(arm)} must be a list of numbers, got {shown(given)}.")
+
+
+def pilot_of(observations: Sequence[Mapping[str, Any]]) -> Pilot:
+    """What a study was told: every pull that returned a reward."""
+    rewards, costs = ({each["arm"]: list[float]() for each in observations} for _ in range(2))
+    for each in observations:
+        if each["reward"] is not None:
+            rewards[each["arm"]].append(each["reward"])
+            costs[each["arm"]].append(each["cost"])
+    return Pilot(*({arm: np.array(told, float) for arm, told in by_arm.items()} for by_arm in (rewards, costs)))
 
 
 def posterior(

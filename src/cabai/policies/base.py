@@ -20,9 +20,7 @@ class Policy(Named):
 
     The decision is the leader: the arm in play with the best mean. `choose(arms, run, rules)` returns the arm to pull;
     `stop(arms, run, rules)` is called after each pull, once every arm has been pulled, and says whether the run is
-    over. Both are plain functions of the records in `cabai.core.state`; simulation compiles them. To keep values
-    from one pull to the next, a policy names fields with their initial values. `cabai.policy` makes a policy from
-    one function.
+    over. Both are plain functions of the records in `cabai.core.state`. `cabai.policy` makes one of a function.
 
     >>> import cabai
     >>> print(cabai.policies.policy_of("ctas(exploration=0.5)"))
@@ -36,7 +34,8 @@ class Policy(Named):
     cost_blind: ClassVar[bool] = False  # whether it takes every cost as 1; the real costs are still paid
     depends_on_delta: ClassVar[bool] = False  # if not, one trajectory is enough for several deltas
     tests_pairs: ClassVar[bool] = True  # whether it stops by the test of pairs of arms, if by any
-    spends_budget: ClassVar[bool] = False  # whether it plans how to spend a budget: its drops of arms prove nothing
+    # Whether it plans how to spend a budget: a run ends with the leader when the budget does, and drops prove nothing.
+    spends_budget: ClassVar[bool] = False
     arm_memory: ClassVar[Fields] = {}  # fields of each arm, kept from one pull to the next
     run_memory: ClassVar[Fields] = {}  # fields of the run
     arm_scratch: ClassVar[Fields] = {}  # fields of each arm that need not be kept
@@ -48,7 +47,9 @@ class Policy(Named):
 
     def __post_init__(self) -> None:
         for name, (_, known) in self.choices.items():
-            one_of(known, getattr(self, name), name)
+            if getattr(self, name) not in known:
+                allowed = ", ".join(map(str, known))
+                raise InvalidInput(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
 
     @property
     def functions(self) -> tuple[Any, ...]:
@@ -78,8 +79,3 @@ class Policy(Named):
     def threshold(self, given: Threshold) -> Threshold:
         """The threshold as this policy can use it."""
         return given
-
-
-def one_of(allowed: Mapping[Any, Any], given: Any, name: str) -> None:
-    if given not in allowed:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(str, allowed))}, got {given!r}.")

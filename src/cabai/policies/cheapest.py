@@ -1,8 +1,7 @@
 """The cheapest arm that is good enough: exclude cheaper arms that are too bad, and show that the next one is good.
 
 An arm is *excluded* once some arm is shown to be better by more than epsilon - slack. The *candidate* is the cheapest
-arm to run that is not excluded. It is returned once it is shown to be at most epsilon worse than every other arm.
-The proof is in docs/theory/cheapest.md.
+arm to run that is not excluded. The proof is in docs/theory/cheapest.md.
 """
 
 from __future__ import annotations
@@ -164,10 +163,9 @@ def least_pulled(arms, run, rules):
 class CheapestGoodEnough(Policy):
     """Find the cheapest arm to run among those at most epsilon worse than the best; for the goal `cheapest`.
 
-    The likely answer is the cheapest arm whose mean is high enough. It must be shown to be at most epsilon worse than
-    each other arm, and each cheaper arm must be shown to be worse than some arm by more than epsilon - slack. Of all
-    these pairs, take the one with the least evidence, and pull one of its arms at random, as top-two does. No arm's N C
-    falls below a sixteenth of the costs so far, so every arm is pulled again and again, and the run ends.
+    The answer must be shown to be at most epsilon worse than each other arm, and each cheaper arm to be worse than some
+    arm by more than epsilon - slack. Of all these pairs, take the one with the least evidence, and pull one of its arms
+    at random, as top-two does. No arm's N C falls below a sixteenth of the costs so far, so the run ends.
     `uniform=True` pulls the arms that still matter in turn; it is a baseline to compare with.
 
     >>> import cabai

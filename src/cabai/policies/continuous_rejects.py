@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cabai.families.slots import variance_at
-from cabai.policies.rejecting import Spending, drop, harmonic, least_pulled, worst
+from cabai.policies.base import Policy
+from cabai.policies.rejecting import drop, harmonic, least_pulled, worst
 from cabai.support.specialise import required_slot
 
 
@@ -59,7 +60,7 @@ GAPS = {"mean": to_mean, "next": to_next}
 
 
 @dataclass(frozen=True)
-class ContinuousRejects(Spending):
+class ContinuousRejects(Policy):
     """Continuous Rejects: pull the arms in play equally often; drop the worst as soon as its gap is large enough.
 
     The gap is to the mean of the other arms' means (`gap=mean`, the paper's CR-A) or to the next one (`gap=next`,
@@ -68,5 +69,6 @@ class ContinuousRejects(Spending):
 
     gap: str = "mean"
     name = "continuous-rejects"
+    spends_budget = True
     choose, stop = staticmethod(least_pulled), staticmethod(stop)
     choices: ClassVar[Any] = {"gap": ("gap", GAPS)}

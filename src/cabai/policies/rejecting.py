@@ -1,18 +1,8 @@
 """What policies that spend a budget share: they drop arms on the way, and promise nothing but to spend it."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cabai.core.observe import find_leader
-from cabai.policies.base import Policy
-
-
-@dataclass(frozen=True)
-class Spending(Policy):
-    """A policy that plans how to spend a budget. Its run ends with the leader when the budget does, not before."""
-
-    spends_budget = True
 
 
 def least_pulled(arms, run, rules):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cabai.core.state import Fields
-from cabai.policies.rejecting import Spending, drop, least_pulled
+from cabai.policies.base import Policy
+from cabai.policies.rejecting import drop, least_pulled
 from cabai.support.specialise import slot
 
 
@@ -63,7 +64,7 @@ SCORES = {True: None, False: of_the_phase, "equal": of_equally_many}
 
 
 @dataclass(frozen=True)
-class SequentialHalving(Spending):
+class SequentialHalving(Policy):
     """Sequential Halving: ceil(log2 K) phases of equal cost, after each of which the worse half of the arms is dropped.
 
     It pulls arms in turn, whatever they cost. It compares all of their samples (`reuse=true`, SH-RR's paper), those of
@@ -72,6 +73,7 @@ class SequentialHalving(Spending):
 
     reuse: bool | str = True
     name = "sequential-halving"
+    spends_budget = True
     choose, stop = staticmethod(choose), staticmethod(stop)
     arm_memory: ClassVar[Fields] = {"before": 0.0, "base_pulls": 0, "base_rewards": 0.0}
     keeps_of_arms = tuple(arm_memory)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from cabai.policies.base import Policy
 from cabai.policies.co import choose
-from cabai.policies.rejecting import Spending, drop, harmonic, worst
+from cabai.policies.rejecting import drop, harmonic, worst
 
 
 def stop(arms, run, rules):
@@ -19,7 +20,7 @@ def stop(arms, run, rules):
 
 
 @dataclass(frozen=True)
-class SuccessiveRejects(Spending):
+class SuccessiveRejects(Policy):
     """Successive Rejects: K - 1 phases, after each of which the arm with the worst mean is dropped.
 
     Within a phase it pulls the arm in play with the smallest sqrt(cost) N: equally often if costs are equal. Needs a
@@ -27,5 +28,6 @@ class SuccessiveRejects(Spending):
     """
 
     name = "successive-rejects"
+    spends_budget = True
     choose = staticmethod(choose)
     stop = staticmethod(stop)

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from cabai.core import choosing
 from cabai.core.evidence import evidence, evidence_at_least
 from cabai.core.state import Fields
 from cabai.core.stopping import has_prices
+from cabai.core.within import parts_within
 from cabai.families.base import upper_end
 from cabai.families.slots import divergence
-from cabai.policies import top_two_within
 from cabai.policies.base import Policy
 from cabai.support.specialise import slot
 from cabai.support.streams import uniform
@@ -167,6 +168,19 @@ def coin(rules, leader, challenger):
     return 1.0 * n_c, n_l * price
 
 
+def coin_within(rules, leader, challenger):
+    """With an epsilon: h_l and h_c, with sum 1, from the two parts of the evidence that the leader is at most epsilon
+    worse."""
+    n_l, n_c = leader.pulls, challenger.pulls
+    price = leader.cost / challenger.cost
+    part_l, part_c = parts_within(rules, n_l, leader.mean, n_c, challenger.mean)
+    if part_l > 0.0 and part_c > 0.0:
+        h_l = part_l / (part_l + part_c * price)
+    else:
+        h_l = n_c / (n_c + n_l * price)
+    return h_l, 1.0 - h_l
+
+
 @dataclass(frozen=True)
 class TopTwo(Policy):
     """Cost-aware top-two: pull the arm with the largest upper end, or the one hardest to tell from it, at random.
@@ -205,7 +219,7 @@ class TopTwo(Policy):
         "mark": 0.0,  # slightly below the largest upper end
         "known_for": -1,  # the leader for which `known` was computed
     }
-    within = top_two_within.functions
+    within = choosing.find_highest, choosing.find_challenger, ("coin", coin_within)
 
     @property
     def draws(self) -> int:  # type: ignore[override]

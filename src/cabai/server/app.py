@@ -18,7 +18,7 @@ from starlette.routing import Match, Route
 
 from cabai import views
 from cabai.errors import StudyStopped
-from cabai.server import answers, page, problems, requests
+from cabai.server import answers, problems, requests
 from cabai.server.access import Access
 from cabai.server.events import EventStream, Streams
 from cabai.server.guards import Guards, is_page
@@ -36,15 +36,17 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 THREADS = 64  # requests answered at a time
 CHUNK = 2**16
 TYPES = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+ASSETS = {
+    "style.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
-def make_app(storage: str, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
+def make_app(studies: str | OpenStudies, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
     """The service for a storage; requests need a token. It answers to the names of this machine and to `hosts`."""
-    return app_over(OpenStudies(storage), access, hosts)
-
-
-def app_over(studies: OpenStudies, access: Access, hosts: Iterable[str] = ()) -> FastAPI:
+    studies = OpenStudies(studies) if isinstance(studies, str) else studies
     streams = Streams(studies)
 
     @asynccontextmanager
@@ -124,26 +126,24 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
 
         return lambda name, asked: Json(studies.do(name, lambda study: both(study, asked)))
 
-    def add(
-        method: str, path: str, sentence: str, endpoint: Callable[..., Response], answer: Any, **asked: Any
-    ) -> None:
+    def add(method: str, path: str, sentence: str, endpoint: Callable[..., Response], answer: Any, asked: Any) -> None:
         endpoint.__annotations__ = {"name": str, **asked}
         how = {"response_model": answer, "description": sentence, "name": path[1:].replace("-", "_") or "status"}
         app.add_api_route(OF_STUDY + path, endpoint, methods=[method], **how)
 
     for path, answer, work, sentence in READS:
-        add("GET", path, sentence, reading(work), answer)
+        add("GET", path, sentence, reading(work), answer, {})
     for path, kind, work, sentence in CHANGES:
-        add("POST", path, sentence, changing(work), answers.InShort, asked=kind)
+        add("POST", path, sentence, changing(work), answers.InShort, {"asked": kind})
 
     @app.get("/", include_in_schema=False)
     def index(request: Request) -> Response:
-        found, damaged = studies.listed(address_of(request))
+        found, damaged = studies.every("listed", address_of(request))
         return HTMLResponse(views.render("studies.html", found=found, damaged=damaged))
 
     @app.get("/studies/{name}", include_in_schema=False)
     def page_of(name: str) -> Response:
-        return HTMLResponse(streams.pages.whole(name))
+        return HTMLResponse(studies.do(name, lambda study: views.page(study._read("seen"))))
 
     @app.get("/studies/{name}/events", include_in_schema=False)
     async def page_events(name: str) -> Response:
@@ -151,14 +151,14 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
 
     @app.get("/assets/{name}", include_in_schema=False)
     def asset(name: str) -> Response:
-        if name not in page.TYPES:
+        if name not in ASSETS:
             return problem("no-such-path", "Not Found.")
-        return Response(views.asset(name), media_type=page.TYPES[name])
+        return Response(views.asset(name), media_type=ASSETS[name])
 
     @app.get("/api/studies", response_model=answers.Overview)
     def list_studies(request: Request) -> Response:
         """All studies and their status."""
-        found, damaged = studies.overview(address_of(request))
+        found, damaged = studies.every("status", address_of(request))
         rows = [{name: getattr(each, name) for name in LISTED} | {"sentence": each.sentence} for each in found]
         return Json({"studies": rows, "damaged": damaged})
 

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -66,7 +67,7 @@ class Guards:
         try:
             answer = self.refusal(scope) or self.entrance(scope)
             if answer is None and scope["method"] == "POST":
-                body = await whole_body(receive)
+                body = await whole_body(scope, receive)
                 answer = body if isinstance(body, Response) else None
                 receive = replayed(body, receive) if isinstance(body, bytes) else receive
             await (answer or self.app)(scope, receive, guarded)
@@ -195,25 +196,22 @@ def too_large() -> Response:
     return problem("too-large", f"a request may have at most {LARGEST} bytes.", {"Connection": "close"})
 
 
-async def whole_body(receive: Receive) -> bytes | Response:
+async def whole_body(scope: Scope, receive: Receive) -> bytes | Response:
     """The body of a request, or why it is refused."""
     parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(SLOWEST):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":  # the client is gone
-                    return problem("bad-request", "the request ended before it was complete.")
-                part = message.get("body", b"")
+            async for part in Request(scope, receive).stream():
                 size += len(part)
                 if size <= LARGEST:
                     parts.append(part)
-                if size > PATIENCE or (size > LARGEST and not message.get("more_body", False)):
-                    return too_large()
-                if not message.get("more_body", False):
-                    return b"".join(parts)
+                if size > PATIENCE:
+                    break
+    except ClientDisconnect:
+        return problem("bad-request", "the request ended before it was complete.")
     except TimeoutError:
         return problem("too-slow", f"a request must be complete within {SLOWEST:g} seconds.")
+    return too_large() if size > LARGEST else b"".join(parts)
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

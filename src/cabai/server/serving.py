@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from cabai.server.access import READ, WORK, Access, tokens_in
-from cabai.server.app import app_over, make_app
+from cabai.server.app import make_app
 from cabai.server.connections import TimedConnection
 from cabai.server.studies import OpenStudies
 from cabai.study import Study
@@ -144,16 +144,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def live_page(study: Study) -> Iterator[str]:
-    """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token.
-
-    A study on a server has its page there.
-    """
+    """Serve the page of a study, read-only, on a free port of this machine; returns its address, with a token."""
     path = f"/studies/{quote(study.name, safe='')}"
-    if is_served(study.storage):
+    if is_served(study.storage):  # it has its page there
         yield f"{study.storage}{path}"
         return
     access = Access.new()
-    app = app_over(OpenStudies(study.storage, only=study), access)
+    app = make_app(OpenStudies(study.storage, only=study), access)
     app.state.streams.last_words = "The run is over: this is the study at its end."
     server, bound = StreamingServer(configured(app)), bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([bound],), name="cabai page", daemon=True)

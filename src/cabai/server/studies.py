@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from cabai.errors import StorageError, StudyNotFound
-from cabai.study import Status, catalogue, load_study
+from cabai.study import catalogue, load_study
 from cabai.study.log.storage import MEMORY, open_storage
 
 T = TypeVar("T")
@@ -62,19 +62,14 @@ class OpenStudies:
         with self._guard:
             self._open.pop(name, None)
 
-    def overview(self, address: str) -> tuple[list[Status], list[str]]:
-        """The status of every study, and what is wrong with those that cannot be read."""
+    def every(self, what: str, address: str) -> tuple[list[Any], list[str]]:
+        """The `status` of each study, or what is `listed` of it on the page, which many viewers load often; and what is
+        wrong with those that cannot be read."""
         if self.only is not None:
             return [self.only.status()], []
-        found, damaged = catalogue.every("status", self.url)
-        return [status for _, status in found.values()], [self.without_place(text, address) for text in damaged]
-
-    def listed(self, address: str) -> tuple[list[Any], list[str]]:
-        """The same as the page lists them, which many viewers load often."""
-        if self.only is not None:
-            return self.overview(address)
-        self._listed, damaged = catalogue.every("listed", self.url, self._listed)
-        return [each for _, each in self._listed.values()], [self.without_place(text, address) for text in damaged]
+        found, damaged = catalogue.every(what, self.url, self._listed if what == "listed" else None)
+        self._listed = found if what == "listed" else self._listed
+        return [each for _, each in found.values()], [self.without_place(text, address) for text in damaged]
 
     def without_place(self, text: str, address: str) -> str:
         """An error message that names the server instead of the storage behind it."""

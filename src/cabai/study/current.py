@@ -30,7 +30,7 @@ from cabai.study.state.sampled import SampledState
 from cabai.support.version import __version__
 
 T = TypeVar("T")
-FOLD = f"{__version__}/6"  # the version of the states: a snapshot of another one is not used
+FOLD = f"{__version__}/7"  # the version of the states: a snapshot of another one is not used
 SNAPSHOT_EVERY = 64  # events between two snapshots; more for large states
 MOST_CALLS = 64  # calls in one transaction: other processes wait for it
 AT_A_TIME = 50_000  # events that are read at once

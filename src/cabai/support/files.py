@@ -1,13 +1,26 @@
-"""Write files atomically: completely or not at all."""
+"""Read files, with errors in one line, and write them atomically: completely or not at all."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cabai.support.validation import InvalidInput
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Errors of reading a file inside are what is wrong with it."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"cannot read {path}: it is not a text file in UTF-8 ({error.reason}).") from error
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}.") from error
 
 
 def write_whole(path: str | Path, content: bytes) -> Path:

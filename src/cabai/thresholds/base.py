@@ -1,13 +1,15 @@
-"""The base class of thresholds: when one arm beats another."""
+"""The base classes of thresholds: when one arm beats another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cabai.core.goal import BEST
 from cabai.core.setup import Setup
 from cabai.core.state import Fields, Record, Records
 from cabai.core.statistics import Statistics
@@ -98,21 +100,14 @@ class Threshold(Named):
 
     def required(self, statistics: Statistics, b: int, a: int, *, delta: float) -> float:
         """The evidence that arm b needs to beat arm a, in nats; infinite while more data are needed first."""
-        self._check_arms(statistics, b, a)
-        bound, rules, arms, run = self._after(statistics, delta)
+        bound, rules, arms, run = self._after(statistics, delta, b=b, a=a)
         return float(bound(required)(run.t, rules) + arms[b].price + arms[a].price)
 
     def beats(self, statistics: Statistics, b: int, a: int, *, delta: float) -> bool:
         """Whether arm b beats arm a now, at this delta."""
-        self._check_arms(statistics, b, a)
-        bound, rules, arms, run = self._after(statistics, delta)
+        bound, rules, arms, run = self._after(statistics, delta, b=b, a=a)
         with np.errstate(all="ignore"):
             return bool(bound(beats)(rules, run.t, arms[b], arms[a]))
-
-    def _check_arms(self, statistics: Statistics, b: int, a: int) -> None:
-        for name, arm in (("b", b), ("a", a)):
-            if whole(arm, name, 0) >= len(statistics):
-                raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
 
     def stops(self, statistics: Statistics, *, delta: float) -> bool:
         """Whether the leader beats every rival now, at this delta."""
@@ -120,8 +115,43 @@ class Threshold(Named):
         with np.errstate(all="ignore"):
             return bool(bound(leader_beats_every_rival)(arms, run, rules))
 
-    def _after(self, statistics: Statistics, delta: float) -> tuple[Any, Record, Any, Record]:
-        """What binds a kernel to this test, and the records after these data."""
+    def _after(self, statistics: Statistics, delta: float, **named: int) -> tuple[Any, Record, Any, Record]:
+        """What binds a kernel to this test, and the records after these data; `named` are numbers of arms to check."""
+        for name, arm in named.items():
+            if whole(arm, name, 0) >= len(statistics):
+                raise InvalidInput(f"{name} must be the number of an arm, below {len(statistics)}, got {arm!r}.")
         setup = Setup(statistics.family, self, arms=len(statistics), delta=delta)
         arms, run = statistics.state(setup)
         return setup.bound, Record(setup.rules), Records(arms), Record(run)
+
+
+class InOrder:
+    """What a threshold is too if it tests the best arm, by pulls in the order of asking: it extends a test of pairs."""
+
+    name: ClassVar[str]
+    pair_test: ClassVar[str] = "contrast"  # the name of the test of pairs
+    is_pair_test: ClassVar[bool] = False  # whether it is that test, on the same records
+
+    @property
+    def of_pairs(self) -> Any:
+        kind: Any = type(self)
+        return self if self.is_pair_test else pair_form(kind)()
+
+    def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
+        if policy.goal != BEST:
+            raise InvalidInput(
+                f"threshold {self.name} looks for the best arm: with goal {policy.goal!r}, leave out the threshold or "
+                f"use {self.pair_test}."
+            )
+
+    def recall(self, arms: Any, statistics: Statistics) -> None:
+        raise InvalidInput(
+            f"threshold {self.name} depends on the order of the pulls, which statistics do not have: "
+            f"use {self.pair_test}."
+        )
+
+
+@cache
+def pair_form(kind: Any) -> Any:
+    """The test of pairs on the records of another one: for statements about pairs, and where the order is not known."""
+    return type(f"{kind.__name__}OfPairs", (kind,), {"is_pair_test": True, "__module__": kind.__module__})

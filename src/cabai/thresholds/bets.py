@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
+from cabai.core.within import surplus
 from cabai.families import Family
 from cabai.support.specialise import apart, slot
 from cabai.support.validation import InvalidInput
 from cabai.thresholds import bets_choosing, shown, tilts
-from cabai.thresholds import bets_moments as moments
 from cabai.thresholds.base import Threshold
 from cabai.thresholds.bets_choosing import parts_shown
 from cabai.thresholds.bets_worth import both_worth_at_most, first_guess, reserved_variance, start
@@ -50,7 +50,7 @@ UNIT = 1.2e-16  # relative error of one rounding, and a little more
 @cache
 def table() -> NDArray[np.float64]:
     """One row per stake, largest first: W_ij = 0.3 q_i q_j (g_0 + ... + g_min(i,j)) + 0.3 f_i f_j + 0.4 l_i l_j."""
-    logs = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
+    logs = tilts.grid(LARGEST, COUNT)
     shares, gains = tilts.weights(logs, USUAL, 1.0)
     flat = (logs >= 0.02).astype(np.float64)
     leaning = np.where(logs >= 0.1, logs**0.25, 0.0)
@@ -84,20 +84,20 @@ def weigh(arm, rules):
 
 def sums_up(arm):
     """What bets upwards need to know of an arm's rewards."""
-    return Sums(arm.tested, arm.up, arm.rewards, arm.squares)
+    return Sums(float(arm.tested), arm.up, float(arm.rewards), float(arm.squares))
 
 
 def sums_down(arm):
     """The same for bets downwards: with 1 - y in place of y."""
-    n = arm.tested
-    return Sums(n, arm.down, n - arm.rewards, n - 2.0 * arm.rewards + arm.squares)
+    n, rewards = float(arm.tested), float(arm.rewards)  # Python's numbers: without a compiler, NumPy's are slow
+    return Sums(n, arm.down, n - rewards, n - 2.0 * rewards + float(arm.squares))
 
 
 def capital(row, i, sums):
     """A lower bound on the sum of log(1 + c_i y), including rounding errors: a sum of n numbers has n of them."""
     n = sums.n
     if i < KEPT:
-        return sums.kept[i] * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
+        return float(sums.kept[i]) * (1.0 - UNIT * (n + 8)) - 8.0 * UNIT * n * (1.0 + row[TILT])
     c = row[STAKE]
     return c * sums.rewards - 0.5 * c * c * sums.squares - 4.0 * UNIT * c * n * (n + 8)
 
@@ -182,7 +182,7 @@ def log_e(rules, last, b, log_b, c, log_c, a, m, epsilon):
     variables with F and L are the sums for the two product priors. For `champion`, u_i is e^log_b times that of b plus
     e^log_c times that of another sample c.
     """
-    stakes, has_other = rules.stakes, log_c > -np.inf
+    stakes, has_other, m = rules.stakes, log_c > -np.inf, float(m)
     below = max(1.0 - (m + epsilon), 0.0)
     by = down_by = 0.0
     for _ in range(2):
@@ -262,15 +262,50 @@ def interval(arm: Any, level: float) -> tuple[float, float]:
     return end(sums_up(arm)), 1.0 - end(sums_down(arm))
 
 
+def scaled_sums(
+    family: Family, pulls: NDArray[np.int64], rewards: NDArray[np.float64], squares: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The sums of y and y², where y is a reward scaled to [0, 1], and the possible rounding error.
+
+    y = (reward - low)/width, so y² has the sum (S2 - 2 low S1 + N low²)/width².
+    """
+    low, width = family.unscaled(0.0), family.unit
+    sums = (rewards - low * pulls) / width
+    second = (squares - 2.0 * low * rewards + low * low * pulls) / width**2
+    largest = squares + 2.0 * np.abs(low * rewards) + low * low * pulls
+    rounding = UNIT * (pulls + 8) * (largest / width**2 + (np.abs(rewards) + abs(low) * pulls) / width + pulls)
+    for a, (n, first, own, off) in enumerate(zip(pulls, sums, second, rounding, strict=True)):
+        if not first * first / n - 4.0 * off <= own <= first + 4.0 * off:
+            raise InvalidInput(
+                f"squares[{a}] = {squares[a]:g} cannot be the sum of the squares of {n} rewards whose sum is "
+                f"{rewards[a]:g}."
+            )
+    return sums, second + rounding, rounding
+
+
+def least_sums(stakes: NDArray[np.float64], first: Any, second: Any) -> NDArray[np.float64]:
+    """A lower bound on the sum of log(1 + c y), for each stake c, from the sums of y and y² alone.
+
+    g(y) = log(1 + c y) has g(0) = 0 and a positive third derivative. Among all rewards in [0, 1] whose first and second
+    powers have the sums S1 and S2, the sum of g is smallest if every reward is 0 or x = S2/S1, with S1/x of them equal
+    to x. (Let q be the parabola with q(0) = 0 that touches g in x. Then g - q = g'''(z) y (y - x)²/6 >= 0, and S1 and
+    S2 determine the sum of q.) So the sum of g is at least S1 g(x)/x. This falls as x grows, and rises with S1 for a
+    given S2. To allow for rounding, S1 is taken too small and S2 too large.
+    """
+    if not first > 0.0:
+        return np.zeros(len(stakes))
+    x = max(second / first, 1e-300)
+    found: NDArray[np.float64] = first / x * np.log1p(stakes * x)
+    return found
+
+
 @dataclass(frozen=True)
 class Bets(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a", made of linear bets, reaches (K - 1)/delta.
 
-    It is proven for every distribution of rewards in a known range, and cheap if their variance is small. The test bets
-    that each reward of b is above a mean m and each reward of a below it, with many stakes at once. The e-value is the
-    smallest total worth of the bets, over all m. A bet is linear in the reward: it is fair at the true mean for any
-    distribution, and if rewards hardly vary, the best stake is large. For rewards 0 and 1 the bets are those of
-    `contrast`. See docs/theory/bets.md.
+    It is proven for every distribution of rewards in a known range, and cheap if their variance is small. The test is
+    made like `contrast`, but a bet is linear in the reward: it is fair at the true mean for any distribution, and if
+    rewards hardly vary, the best stake is large. See docs/theory/bets.md.
 
     >>> from cabai import Statistics
     >>> data = Statistics("bounded", pulls=[200, 200], rewards=[124, 116], squares=[77.06, 67.46])   # sd 0.03
@@ -282,10 +317,10 @@ class Bets(Threshold):
     proof = "Ville's inequality for a mixture of linear bets"
     proven_for = ("bernoulli", "bounded")
     functions: ClassVar[tuple[Any, ...]] = (
-        shown.required, shown.has_prices, keep, weigh, shown.beats, is_worth_testing, shown.surplus, is_shown, excess,
+        shown.required, shown.has_prices, keep, weigh, shown.beats, is_worth_testing, surplus, is_shown, excess,
         faintest, pair_log_e,
     )  # fmt: skip
-    within: ClassVar[tuple[Any, ...]] = shown.is_settled, shown.surplus, is_shown, excess, parts_shown
+    within: ClassVar[tuple[Any, ...]] = shown.is_settled, is_shown, excess, parts_shown
     choosing = bets_choosing.functions
     rule_fields: ClassVar[Fields] = {"stakes": np.zeros((COUNT, 7)), "logs": np.zeros(KEPT)}
     arm_fields: ClassVar[Fields] = {
@@ -313,11 +348,11 @@ class Bets(Threshold):
                 "threshold bets needs more than the sums of rewards: also give the sums of their squares, "
                 "squares=[...], or give the rewards themselves to Statistics.of."
             )
-        first, second, off = moments.shares(family, statistics.pulls, statistics.rewards, squares)
+        first, second, off = scaled_sums(family, statistics.pulls, statistics.rewards, squares)
         arms["squares"] = second
         for arm, n, own, most, less in zip(arms, statistics.pulls, first, second, off, strict=True):
-            arm["up"] = moments.least_sums(stakes, own - less, most)
-            arm["down"] = moments.least_sums(stakes, n - own - less, n - 2.0 * own + most + 2.0 * less)
+            arm["up"] = least_sums(stakes, own - less, most)
+            arm["down"] = least_sums(stakes, n - own - less, n - 2.0 * own + most + 2.0 * less)
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:

@@ -27,7 +27,7 @@ from cabai.core.evidence import evidence, evidence_at_most, pair_evidence
 from cabai.core.state import Fields
 from cabai.families import Family
 from cabai.thresholds.base import Threshold
-from cabai.thresholds.champion_bets import ChampionBets, ChampionBetsOfPairs
+from cabai.thresholds.champion_bets import ChampionBets
 from cabai.thresholds.contrast import (
     LEAST_PRICE,
     Contrast,
@@ -57,13 +57,13 @@ def may_beat(rules, b, a):
         mean, level = float(a.rival_rewards) / n, rules.level - rules.log_counted
         if mean > mean_a:
             z = pair_evidence(rules, n, mean, n_a, mean_a)
-            if z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, n, mean, n_a, mean_a):
+            if is_worth_a_try(rules, level, z, n, mean, n_a, mean_a):
                 return True
     level = rules.level - rules.log_leader
     if not evidence_at_most(rules, b, a) > level + LEAST_PRICE:
         return False
     z = pair_evidence(rules, n_b, mean_b, n_a, mean_a)
-    return z > level + LEAST_PRICE and is_worth_a_try(rules, level, z, n_b, mean_b, n_a, mean_a)
+    return is_worth_a_try(rules, level, z, n_b, mean_b, n_a, mean_a)
 
 
 def is_settled_within(rules, t, b, a):
@@ -167,22 +167,8 @@ class Champion(OneTestPerArm, Contrast):
     }
 
     def for_family(self, family: Family) -> Threshold:
-        if family.key == "bounded":
-            return ChampionBetsOfPairs() if self.is_pair_test else ChampionBets()
-        if family.key == "gaussian":
-            return ChampionHedgedOfPairs() if self.is_pair_test else ChampionHedged()
-        return self
-
-    @property
-    def of_pairs(self) -> Contrast:
-        return ChampionOfPairs()
-
-
-@dataclass(frozen=True)
-class ChampionOfPairs(Champion):
-    """`contrast`, on the records of `champion`: for statements about pairs of arms."""
-
-    is_pair_test = True
+        found: Any = {"bounded": ChampionBets(), "gaussian": ChampionHedged()}.get(family.key, self)
+        return found.of_pairs if self.is_pair_test else found
 
 
 @dataclass(frozen=True)
@@ -216,14 +202,3 @@ class ChampionHedged(Champion):
     def pull_equally(self, b: Any, a: Any, arms: int) -> float:
         a.rival_stakes[:], a.stakes[:] = staked_equally(b, a), staked_equally(a, b)
         return super().pull_equally(b, a, arms)
-
-    @property
-    def of_pairs(self) -> Contrast:
-        return ChampionHedgedOfPairs()
-
-
-@dataclass(frozen=True)
-class ChampionHedgedOfPairs(ChampionHedged):
-    """`contrast`, on the records of `champion`: for statements about pairs of arms."""
-
-    is_pair_test = True

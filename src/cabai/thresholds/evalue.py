@@ -56,13 +56,9 @@ class EValue(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta: proven for all families.
 
     The e-value is the likelihood of both arms' data under a mixture (Jeffreys' prior), over the largest likelihood
-    under "mu_b <= mu_a". The ratio of mixture to truth is a martingale with mean 1 under any sampling. So by Ville's
-    inequality the probability that it ever reaches (K - 1)/delta is at most delta/(K - 1); a union bound over the K - 1
-    wrong arms gives delta. For bounded rewards it is a supermartingale, because the exponential is convex on [0, 1].
-
-    In the form of the other thresholds: Z_{b,a} > log((K - 1)/delta) + price_b + price_a, where an arm's price, about
-    log(N)/2, is what its mixture loses against the best fit. Except for bernoulli and bounded, the first reward of each
-    arm is not part of Z: it makes the mixture proper.
+    under "mu_b <= mu_a". In the form of the other thresholds: Z_{b,a} > log((K - 1)/delta) + price_b + price_a, where
+    an arm's price, about log(N)/2, is what its mixture loses against the best fit. Except for bernoulli and bounded,
+    the first reward of each arm is not part of Z: it makes the mixture proper. See docs/theory/evidence.md.
 
     >>> from cabai import Statistics
     >>> data = Statistics("bernoulli", pulls=[100, 100], rewards=[90, 60])

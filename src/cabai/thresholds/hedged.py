@@ -29,15 +29,8 @@ from cabai.core.state import Fields
 from cabai.core.within import meeting_point_at
 from cabai.families import Family
 from cabai.support.validation import InvalidInput
-from cabai.thresholds.contrast import (
-    LARGE,
-    LEAST_PRICE,
-    NEGLIGIBLE,
-    Contrast,
-    is_worth_a_try,
-    log_e,
-)
-from cabai.thresholds.in_order import InOrder
+from cabai.thresholds.base import InOrder
+from cabai.thresholds.contrast import LARGE, LEAST_PRICE, NEGLIGIBLE, Contrast, is_worth_a_try, log_e
 from cabai.thresholds.tilts import PRICE, RATE, SCALES, WEIGHT, scales
 
 CONTRAST = 0.2  # the share of `contrast`, an insurance against pulls in an unusual order
@@ -122,7 +115,7 @@ def may_be_shown(rules, b, a, epsilon):
         return True
     z = pair_evidence(rules, b.tested, b.tested_mean, a.tested, a.tested_mean - epsilon)
     least = rules.level - rules.log_contrast
-    return z > least + LEAST_PRICE and is_worth_a_try(rules, least, z, b.tested, b.tested_mean, a.tested, a.tested_mean)
+    return is_worth_a_try(rules, least, z, b.tested, b.tested_mean, a.tested, a.tested_mean)
 
 
 def are_worth_a_try(rules, price, stakes_b, stakes_a, m, epsilon):
@@ -168,22 +161,10 @@ class Hedged(InOrder, Contrast):
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         if family.key not in self.proven_for:
             raise InvalidInput(f"threshold hedged needs gaussian rewards of known variance, got {family}: omit it.")
-        share = CONTRAST if arms == 2 else 1.0
+        share = CONTRAST if arms == 2 and not self.is_pair_test else 1.0
         more = {"log_contrast": math.log(share), "scales": scales(family, (1 - share) / 2)}
         return super().parameters(family, arms, delta) | more
 
     def pull_equally(self, b: Any, a: Any, arms: int) -> float:
         b.stakes[:], a.stakes[:] = staked_equally(b, a), staked_equally(a, b)
         return 0.0
-
-    @property
-    def of_pairs(self) -> Contrast:
-        return HedgedOfPairs()
-
-
-@dataclass(frozen=True)
-class HedgedOfPairs(Hedged):
-    """`contrast`, on the records of `hedged`: for results whose order is not known, and for ranks."""
-
-    def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
-        return super().parameters(family, arms, delta) | {"log_contrast": 0.0}

@@ -7,14 +7,14 @@ Shared by the two forms of `champion`: with the tilts of `contrast` (champion.py
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from cabai.families import Family
 from cabai.families.slots import variance_at
 from cabai.support.specialise import slot
-from cabai.thresholds.in_order import InOrder
+from cabai.thresholds.base import InOrder
 
 CLEARLY = 4.0  # b is clearly ahead if Z > log(1 + N_b/N_a) / CLEARLY
 LARGEST = 600.0  # of an exponent: times a number of pulls, it is finite
@@ -89,7 +89,6 @@ class OneTestPerArm(InOrder):
     """What `champion` adds to a test of pairs: its level and weights."""
 
     name = "champion"
-    is_pair_test: ClassVar[bool] = False  # whether it is that test, on the same records
 
     def parameters(self, family: Family, arms: int, delta: float) -> dict[str, Any]:
         found: dict[str, Any] = super().parameters(family, arms, delta)  # type: ignore[misc]

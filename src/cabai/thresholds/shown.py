@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cabai.core.within import excess, is_shown
+from cabai.core.within import is_shown
 from cabai.support.specialise import slot
 
 
@@ -20,11 +20,6 @@ def beats(rules, t, b, a):
 
 def is_settled(rules, t, b, a):
     return is_shown(rules, t, b, a, rules.epsilon)
-
-
-def surplus(rules, t, b, a):
-    """By how many nats b beats a (up to epsilon)."""
-    return excess(rules, t, b, a, rules.epsilon)
 
 
 def is_worth_testing(rules, t, b, a):

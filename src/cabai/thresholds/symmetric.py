@@ -30,6 +30,7 @@ from cabai.core.choosing import find_challenger
 from cabai.core.choosing import find_highest as find_highest_end
 from cabai.core.state import Fields, Record
 from cabai.core.statistics import Statistics
+from cabai.core.within import surplus
 from cabai.families import Family, UnknownVariance
 from cabai.support.specialise import apart
 from cabai.support.validation import InvalidInput
@@ -55,14 +56,14 @@ LEAST = 0.02  # nats, for a part that is worth nothing yet
 @cache
 def table() -> NDArray[np.float64]:
     """One row per tilt, largest first, with the q and g of `tilts`, and its weight where the other arm has no tilt."""
-    own = LARGEST * tilts.RATIO ** -np.arange(COUNT, dtype=np.float64)
+    own = tilts.grid(LARGEST, COUNT)
     shares, gains = tilts.weights(own, USUAL, WIDTH)
     gains *= 1.0 - 2.0 * ALONE
     return np.column_stack([own, shares, gains, np.cumsum(gains), ALONE * prior(own)])
 
 
 def prior(own: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = 1 / (1 + (np.log(own / USUAL) / WIDTH) ** 2)
+    found = tilts.prior(own, USUAL, WIDTH)
     return found / found.sum()
 
 
@@ -350,10 +351,9 @@ class Symmetric(Threshold):
     """b beats a when an e-value against "mu_b <= mu_a" reaches (K - 1)/delta, whatever the variances of the rewards.
 
     It is proven for every law that is symmetric about its mean, such as a gaussian, and each arm may have another one.
-    The test bets that each reward of b is above a mean m_b and each reward of a below a mean m_a, with many stakes at
-    once. Every stake is in units of the arm's own scale, which its first three rewards set; a bet that wins a lot also
-    pays for the square of the reward, so no variance has to be known. The e-value is the smallest total worth of the
-    bets over all m_b <= m_a. See docs/theory/symmetric.md.
+    The test is made like `contrast`, with stakes in units of the arm's own scale, which its first three rewards set; a
+    bet that wins a lot also pays for the square of the reward, so no variance has to be known. See
+    docs/theory/symmetric.md.
 
     >>> from cabai import Statistics
     >>> rewards = [3.1, 2.8, 3.3, 3.0, 2.9, 3.2, 3.1, 2.7, 3.0], [1.9, 2.2, 2.0, 1.8, 2.1, 2.3, 1.9, 2.0, 2.2]
@@ -365,10 +365,10 @@ class Symmetric(Threshold):
     proof = "Ville's inequality for a mixture of self-normalised tilts"
     proven_for = ("symmetric",)
     functions = (
-        shown.required, shown.has_prices, keep, weigh, shown.beats, shown.is_worth_testing, shown.surplus, is_shown,
-        excess, may_be_shown,
+        shown.required, shown.has_prices, keep, weigh, shown.beats, shown.is_worth_testing, surplus, is_shown, excess,
+        may_be_shown,
     )  # fmt: skip
-    within = shown.is_settled, shown.surplus, is_shown, excess, parts_shown
+    within = shown.is_settled, is_shown, excess, parts_shown
     choosing = find_highest, find_challenger, end_of, margin_of, coin
     rule_fields: ClassVar[Fields] = {"tilts": np.zeros((COUNT, 5))}
     arm_fields: ClassVar[Fields] = {

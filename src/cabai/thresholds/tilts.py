@@ -57,8 +57,9 @@ def ranges(family: Family) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return rows, gains
 
 
-def grid() -> NDArray[np.float64]:
-    return LARGEST * RATIO ** -np.arange(COUNT, dtype=np.float64)
+def grid(largest: float = LARGEST, count: int = COUNT) -> NDArray[np.float64]:
+    """This many tilts, each RATIO times smaller than the one before."""
+    return largest * RATIO ** -np.arange(count, dtype=np.float64)
 
 
 def weights(tilts: NDArray[np.float64], usual: float, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -75,6 +76,6 @@ def prior(tilts: NDArray[np.float64], usual: float, width: float) -> NDArray[np.
 
 def scales(family: Family, share: float) -> NDArray[np.float64]:
     """One row per scale of `hedged`, with weights of this sum. A scale is a sum of two tilts: usually twice as big."""
-    found = LARGEST_SCALE * RATIO ** -np.arange(SCALES, dtype=np.float64)
+    found = grid(LARGEST_SCALE, SCALES)
     weights = prior(found, 2 * family.usual_tilts[0], family.usual_tilts[1])
     return np.column_stack([[family.tilt(scale) for scale in found], share * weights / weights.sum()])

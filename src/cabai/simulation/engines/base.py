@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from concurrent.futures import Future
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from cabai.errors import EngineFailed
+from cabai.simulation.engines import task
 from cabai.simulation.work import Part, Work
 
 MOST_BYTES = 2**24  # bytes that the rows of one task may take
 COUNTED_AGAIN = 5.0  # seconds: a cluster may grow
 
 
-class Engine(ABC):
+class Engine(AbstractContextManager["Engine"]):
     """An engine is closed at the end of a `with`: what it has started ends then, what it was given continues."""
 
     where: ClassVar[str]  # in words
@@ -47,9 +48,9 @@ class Engine(ABC):
         """Compile here first: errors in a user's own code are then reported in its own terms."""
         work.compiled()
 
-    @abstractmethod
     def share(self, work: Work) -> Any:
-        """The work, as `submit` takes it."""
+        """The work, as `submit` takes it: by default, as tasks in other processes take it."""
+        return task.packed(work)
 
     @abstractmethod
     def submit(self, shared: Any, first: int, count: int) -> Future[Part]:
@@ -67,12 +68,7 @@ class Engine(ABC):
         """What to raise for an error that came back in place of a result."""
         return error
 
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cabai.errors import EngineFailed
 from cabai.simulation.engines import task
 from cabai.simulation.engines.base import Cluster
-from cabai.simulation.work import Part, Work
+from cabai.simulation.work import Part
 from cabai.support.validation import InvalidInput, optional
 
 PATIENCE = 3.0  # seconds after which a chunk checks now and then whether anybody still waits for it
@@ -53,11 +53,8 @@ class Dask(Cluster):
     def count(self) -> int:
         return sum(self.client.nthreads().values())
 
-    def share(self, work: Work) -> bytes:
-        return task.packed(work)
-
     def submit(self, shared: bytes, first: int, count: int) -> Future[Part]:
-        return self.executor.submit(run, shared, first, count)  # type: ignore[no-any-return]
+        return self.executor.submit(task.run, shared, first, count, stopped_if_dropped)  # type: ignore[no-any-return]
 
     def cancel(self) -> None:
         self.executor.shutdown(wait=False)
@@ -72,10 +69,6 @@ class Dask(Cluster):
         if type(error).__name__ == "KilledWorker":
             return EngineFailed(f"workers of the Dask cluster died of this work: {error}")
         return super().explained(error)
-
-
-def run(packed: bytes, first: int, count: int) -> Part:
-    return task.run(packed, first, count, stopped_if_dropped)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 from cabai.simulation.engines import task
 from cabai.simulation.engines.base import Engine
-from cabai.simulation.work import Part, Work
+from cabai.simulation.work import Part
 from cabai.support.validation import optional
 
 
@@ -23,9 +23,6 @@ class Processes(Engine):
     def new_pool(self) -> Any:
         loky = optional("joblib.externals.loky")
         return loky.ProcessPoolExecutor(self.cores, initializer=task.ignore_interrupts)
-
-    def share(self, work: Work) -> bytes:
-        return task.packed(work)
 
     def submit(self, shared: bytes, first: int, count: int) -> Future[Part]:
         try:

@@ -61,16 +61,15 @@ def unpacked(packed: bytes) -> Work:
     return Unpickler(io.BytesIO(content)).load()  # type: ignore[no-any-return]
 
 
-class Unpickler(pickle.Unpickler):
-    def persistent_load(self, packed: bytes) -> Any:
-        return own(packed)
-
-
 @lru_cache(maxsize=256)
 def own(packed: bytes) -> Any:
     """A family, threshold or policy of a user's own: the same object each time, so that it is compiled once."""
     kind, parameters = pickle.loads(packed)
     return kind(**parameters)
+
+
+class Unpickler(pickle.Unpickler):
+    persistent_load = staticmethod(own)
 
 
 def packed(work: Work) -> bytes:

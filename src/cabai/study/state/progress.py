@@ -14,6 +14,12 @@ between its start and its end. Both are combined:
 
     left = spent^(1 - TRUSTED) price^TRUSTED,        progress = spent/(spent + left).
 
+If much is known and yet much is still to come, arms must be closer than most are. So the price is multiplied by
+((1 - w)/UNSEEN)^RARE, with w the weight of the data on the closest claim; but not in a race, whose items end.
+
+Results that wait for those of earlier pulls count here: what is known of an arm is what was told, and the evidence is
+as much larger as Z is. But no less is left than what is under way.
+
 What is still to come is less than LEAST times `left` in a tenth of the looks, if these are spread evenly over the bill,
 and more than MOST times it in another tenth. With N results in all, as is expected now, both factors are raised to
 N/(N + FEW): a study of few results ends more predictably, since results are whole. The low end grows with the number
@@ -40,10 +46,11 @@ from cabai.thresholds import symmetric
 
 TYPICAL, TYPICAL_OF_ITEMS = 0.5, 0.1  # squared differences of means, in variances of a difference of two rewards
 PRICE = 2.0  # nats that are needed before evidence shows at all
-TRUSTED = 0.7
+TRUSTED = 0.67
+RARE, UNSEEN = 0.11, 0.03  # how rare close arms are; of a claim in a typical study, the share that data leave open
 LEAST, MOST = 0.25, 4.5  # of what is left: its range
 FEW = 12  # results
-FORGETS = 24
+FORGETS = 20
 SLOW, KNOWN = 0.2, 0.97  # if less than this share is paid, though the difference is known this well: perhaps a tie
 ENDING = 0.999  # the most progress before the end
 UNPAID = 0.01  # of the smallest cost of an arm: what a pull that costs nothing counts as
@@ -100,6 +107,11 @@ class Remaining(NamedTuple):
         return NormalDist().cdf(NormalDist().inv_cdf(0.9) * (math.log(self.rest) - middle) / width)
 
 
+def shown(i: float, gap: float, claim: Claim) -> float:
+    """Z: about the evidence for the claim that this information shows, before its price."""
+    return 0.5 * i * max(gap + claim.epsilon, 0.0) ** 2
+
+
 def information(
     i: float, gap: float, claim: Claim, variance: float, typical: float, price: float = 0.0
 ) -> tuple[float, float]:
@@ -107,11 +119,11 @@ def information(
     weight = typical * variance / (typical * variance + 1 / i)
     theta = math.sqrt(max(weight * gap + claim.epsilon, 0.0) ** 2 + weight / i)
     total = i * (gap + claim.epsilon)
-    shown = 0.5 * total * total / i if total > 0 else 0.0
+    z = shown(i, gap, claim)
     missing = claim.required - claim.evidence
     if not claim.evidence > 0:
-        missing += max(price - shown, 0.0)
-    enough = shown + max(missing, 1e-9)
+        missing += max(price - z, 0.0)
+    enough = z + max(missing, 1e-9)
     q = enough - total * theta
     m = (q + math.sqrt(max(q * q - theta * theta * (total * total - 2 * enough * i), 0.0))) / (theta * theta)
     return i + max(m, 0.0), weight
@@ -131,18 +143,26 @@ def pulls_for(hub: int, need: dict[int, float], n: Any, variances: Any, costs: A
 
 def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     """What is left of a study without items; None while an arm has no reward, and where its test does not say."""
-    view, settings = state.ordered, state.settings
-    if not claims or not view.everything_pulled or not all(math.isfinite(claim.required) for claim in claims):
+    settings = state.settings
+    if not claims or not state.ordered.everything_pulled or not all(math.isfinite(each.required) for each in claims):
         return None
-    n, mean = view.arms["pulls"].astype(float).tolist(), view.arms["mean"].tolist()
-    variances, costs = variances_of(state, n, mean), prices(state.paid_costs())
+    seen = [(view.arms["pulls"].astype(float).tolist(), view.arms["mean"].tolist()) for view in state.views]
+    (n, mean), waits, paid = seen[0], len(seen) > 1, state.paid_costs()
+    variances, costs = variances_of(state, *seen[-1]), prices(paid)
+
+    def known(claim: Claim, n: Sequence[float], mean: Sequence[float]) -> tuple[float, float]:
+        b, a = claim.winner, claim.loser
+        return 1 / (variances[b] / n[b] + variances[a] / n[a]), mean[b] - mean[a]
+
     by_hub: dict[int, dict[int, float]] = defaultdict(dict)
     closest = math.inf, 1.0
     for claim in claims:
         b, a = claim.winner, claim.loser
-        variance = variances[b] + variances[a]
-        i = 1 / (variances[b] / n[b] + variances[a] / n[a])
-        need, own = information(i, mean[b] - mean[a], claim, variance, TYPICAL, PRICE)
+        i, gap = known(claim, n, mean)
+        if waits and claim.evidence > 0:
+            waiting = shown(i, gap, claim) - shown(*known(claim, *seen[-1]), claim)
+            claim = claim._replace(evidence=claim.evidence + waiting)
+        need, own = information(i, gap, claim, variances[b] + variances[a], TYPICAL, PRICE)
         by_hub[b][a] = max(need, by_hub[b].get(a, 0.0))
         closest = min(closest, (claim.evidence - claim.required, own))
     more = [0.0] * len(n)
@@ -150,11 +170,16 @@ def of_sampled(state: Any, claims: Sequence[Claim]) -> Remaining | None:
     for hub, needs in by_hub.items():
         for a, pulls in pulls_for(hub, needs, n, variances, costs).items():
             more[a] = max(more[a], max(pulls, fewest) - n[a])
-    certain = sum(costs[a] * max(fewest - n[a], 0.0) for a in {arm for claim in claims for arm in claim[:2]})
+    compared = {arm for claim in claims for arm in claim[:2]} if fewest else ()
+    certain = sum(costs[a] * max(fewest - n[a], 0.0) for a in compared)
+    if waits:  # until those under way are told
+        more = np.maximum(more, state.live).tolist()
     price = sum(c * m for c, m in zip(costs, more, strict=True))
-    spent = state.bill if max(state.paid_costs()) > 0 else float(state.told)
+    spent = state.bill if max(paid) > 0 else float(state.told)
     is_slow = spent / (spent + price) < SLOW and closest[1] > KNOWN and settings.epsilon == 0
-    return remaining(state, price, sum(more), spent, len(claims), certain=certain)._replace(looks_tied=is_slow)
+    rare = ((1 - closest[1]) / UNSEEN) ** RARE
+    found = remaining(state, rare * price, rare * sum(more), spent, len(claims), certain=certain)
+    return found._replace(looks_tied=is_slow)
 
 
 def remaining(

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cabai.core.goal import CHEAPEST
-from cabai.datasets.cheapest_race import CheapestRace
-from cabai.datasets.race import CHAMPION, OpenRace, Race
+from cabai.datasets.race import CHAMPION, CheapestRace, OpenRace, Race
 from cabai.study.log.events import Event
 from cabai.study.settings import Settings
 from cabai.study.state import progress
