@@ -19,9 +19,8 @@ import pytest
 
 import cabai
 from cabai.cli.main import system_error
-from cabai.study.run import commands, loop
-from cabai.study.run.commands import checked_for_a_shell, quoted
-from cabai.study.run.recipe import read_recipe
+from cabai.study.run import loop, recipe
+from cabai.study.run.recipe import checked_for_a_shell, quoted, read_recipe
 from shell import here
 
 SLEEP = 'command = "sleep 0.0{arm}"\narms = ["1", "5"]\n'
@@ -54,7 +53,7 @@ def test_the_time_is_taken_when_a_command_ends_not_when_somebody_looks(tmp_path,
             time.sleep(1)
             return super().get(*args, **options)
 
-    monkeypatch.setattr("cabai.study.run.commands.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
+    monkeypatch.setattr("cabai.study.run.recipe.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
     run(tmp_path, f'reward = "seconds"\ntimeout = 5\nmax_pulls = 4\npolicy = "uniform"\n{SLEEP}')
     for arm, least in (("1", 0.01), ("5", 0.05)):
         assert least <= min(each["reward"] for each in observed(tmp_path) if each["arm"] == arm) < 1
@@ -93,6 +92,15 @@ def test_functions_are_timed_crash_and_succeed_as_commands_do(tmp_path):
         (tmp_path / "cabai.db").unlink()
         run(tmp_path, other)
         assert [each["reward"] if each["reward"] in (0, 1, 7) else None for each in observed(tmp_path)] == rewards
+
+
+@pytest.mark.parametrize("measured", ["cost", "reward"])
+def test_a_function_that_is_timed_may_say_that_its_trial_failed(tmp_path, measured):
+    (tmp_path / "failed_functions.py").write_text("import cabai\ndef test(arm):\n    return cabai.Failed('odd', 5)\n")
+    text = f'function = "failed_functions:test"\nfamily = "bernoulli"\n{measured} = "seconds"\ncosts = [1, 2]\n'
+    assert "arm 'a' failed with: odd." in run(tmp_path, f'{text}max_failures = 1\narms = ["a", "b"]\n').stderr
+    [found] = observed(tmp_path)
+    assert (found["failed"], found["cost"] < 1) == ("odd", measured == "cost")
 
 
 CRASH = 'on_crash = "timeout"\n'
@@ -309,11 +317,11 @@ def test_a_command_is_waited_for_and_killed_without_wait4_and_killpg(monkeypatch
     for name in ("wait4", "killpg"):
         monkeypatch.delattr(os, name)
     process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
-    ended = commands.wait_for(process, time.perf_counter() + 60, threading.Event())
+    ended = recipe.wait_for(process, time.perf_counter() + 60, threading.Event())
     assert (ended.code, ended.cpu, ended.cut_short) == (7, 0.0, "")
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    ended = commands.wait_for(process, time.perf_counter() + 0.2, threading.Event())
-    assert ended.cut_short == commands.TIMED_OUT
+    ended = recipe.wait_for(process, time.perf_counter() + 0.2, threading.Event())
+    assert ended.cut_short == recipe.TIMED_OUT
     assert process.returncode not in (0, None)
 
 
@@ -328,7 +336,7 @@ def test_nobody_is_sent_a_signal_to_learn_whether_he_lives(monkeypatch):
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a signal was sent"))
     assert not loop.was_killed(worker)
     with pytest.raises(cabai.InvalidInput, match="shell = true needs a POSIX shell"):
-        commands.checked_for_a_shell("echo {arm}")
+        recipe.checked_for_a_shell("echo {arm}")
     monkeypatch.setattr(os, "name", "posix")
     monkeypatch.setattr(errno, "errorcode", {28: "ENOSPC"})
     assert system_error(OSError(28, "No space left")).startswith("cannot write to standard output: No space left")

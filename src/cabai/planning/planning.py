@@ -135,8 +135,8 @@ def source_of(
         given = dict(recipe.settings)
         goal = given.get("goal", BEST)
         pays_reward = recipe.measure.reward is not None and recipe.measure.cost == recipe.measure.reward
-        if recipe.dataset is not None:
-            given["items"] = len(recipe.dataset.items)
+        if "items" in given:
+            given["items"] = len(given["items"].items)
     elif hasattr(source, "settings") and hasattr(source, "observations"):
         settings: Settings = source.settings.imported()
         goal = settings.goal

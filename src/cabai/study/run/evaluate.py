@@ -15,7 +15,7 @@ from cabai.datasets.dataset import Dataset, changed_items
 from cabai.datasets.race import PAIRED
 from cabai.errors import RunFailed, StorageError
 from cabai.families import Family
-from cabai.settings import RETRIES, STORAGE, WORST
+from cabai.settings import RETRIES, STORAGE, WORST, settings_for
 from cabai.study.create import described, load_study, open_study
 from cabai.study.items import Items
 from cabai.study.run.loop import Failed, one_each, paid_in, run
@@ -74,9 +74,8 @@ class Evaluation:
         """The scores as a DataFrame: one row per item, one column per arm (extra `frames`)."""
         items = self.study.settings.items
         assert items is not None
-        ids = [items.id(i) for i in range(items.count)]
-        frame: pd.DataFrame = optional("pandas").DataFrame(self.scores, index=ids, columns=list(self.scores))
-        return frame
+        ids, pandas = list(items.numbers), optional("pandas")
+        return pandas.DataFrame(self.scores, index=ids, columns=list(self.scores))
 
     def __str__(self) -> str:
         return str(self.status)
@@ -121,12 +120,11 @@ def evaluate(
     a dictionary with an "id" is known by it, any other by its position.
 
     With `batch=32`, `test(arm, items)` gets up to 32 items of one arm at a time, and returns a list with a result for
-    each, or a dictionary by their ids: for local models, judges that grade many answers at once, other tools. At most
-    one batch of each arm is under way, so the last batches are all that may be paid for nothing.
+    each, or a dictionary by their ids. At most one batch of each arm is under way, so the last batches are all that may
+    be paid for nothing.
 
     With `goal="cheapest"` the answer is not the best arm but, of the arms within `epsilon` of it, the cheapest to run:
-    "is the small model within two points of the best?" `running_costs` is what arms cost to run (default: what
-    evaluations cost).
+    `running_costs` is what arms cost to run (default: what evaluations cost).
 
     With a `name` (and a `storage`, by default sqlite:///cabai.db), every result is stored at once: kill it, call it
     again, and it continues, also past a `max_cost` that you raised. `reuse` takes the scores of an earlier evaluation
@@ -153,23 +151,18 @@ def evaluate(
     >>> found.spent, found.full_cost
     (46.0, 400.0)
     """
+    given = dict(locals())
     if not callable(test):
         raise InvalidInput(f"test must be a function of an arm's name and an item, got {shown(test)}.")
-    dataset = Dataset.of(items)
-    study = open_evaluation(
-        name, storage, reuse, join, items=dataset, arms=arms, family=family, delta=delta, epsilon=epsilon, goal=goal,
-        slack=slack, running_costs=running_costs, direction=direction, costs=costs, speculate=speculate, finish=finish,
-        seed=seed, failed=failed, max_cost=max_cost, race=race, lease=LEASE,
-    )  # fmt: skip
-
-    def item_of(pull: Pull) -> Any:
-        return dataset.items[dataset.number(pull.item)]
+    settings = {each: given[each] for each in settings_for("study") if each in given}
+    dataset = settings["items"] = Dataset.of(items)
+    study = open_evaluation(reuse=reuse, join=join, lease=LEASE, **settings)
 
     def try_once(pulls: Any) -> Any:
-        if batch is None:
-            return read(pulls, awaited(test(pulls.arm, item_of(pulls))))
-        found = one_each(awaited(test(pulls[0].arm, list(map(item_of, pulls)))), pulls)
-        return list(map(read, pulls, found))
+        several = [pulls] if batch is None else pulls
+        rows = [dataset.items[dataset.number(pull.item)] for pull in several]
+        found = awaited(test(several[0].arm, rows[0] if batch is None else rows))
+        return read(pulls, found) if batch is None else list(map(read, pulls, one_each(found, pulls)))
 
     def read(pull: Pull, result: Any) -> Any:
         if isinstance(result, Mapping) and "score" in result:
@@ -279,18 +272,15 @@ def earlier_studies(reuse: Any, storage: str) -> list[Any]:
         return []
     if isinstance(reuse, (list, tuple)):
         return [each for one in reuse for each in earlier_studies(one, storage)]
-    if isinstance(reuse, str):
-        reuse = load_study(reuse, storage=storage)
-    if isinstance(reuse, Evaluation):
-        reuse = reuse.study
-    if isinstance(reuse, Study):
-        if reuse.settings.items is None:
-            raise InvalidInput(f"study {reuse.name!r} has no items, so no scores on them to reuse.")
-    elif not isinstance(reuse, Mapping) or not all(isinstance(of_arm, Mapping) for of_arm in reuse.values()):
+    found = load_study(reuse, storage=storage) if isinstance(reuse, str) else getattr(reuse, "study", reuse)
+    if isinstance(found, Study):
+        if found.settings.items is None:
+            raise InvalidInput(f"study {found.name!r} has no items, so no scores on them to reuse.")
+    elif not isinstance(found, Mapping) or not all(isinstance(of_arm, Mapping) for of_arm in found.values()):
         raise InvalidInput(
             f"reuse must be an earlier evaluation, the name of one, or scores by arm and item, got {shown(reuse)}."
         )
-    return [reuse]
+    return [found]
 
 
 def known_scores(earlier: Any, items: Items, family: Family) -> list[tuple[str, str | int, float]]:

@@ -19,7 +19,7 @@ from cabai.errors import AlreadyTold, LostPull, NoPull, RunFailed, StudyStopped
 from cabai.settings import RETRIES, STOP, checked_workers
 from cabai.study.given import MOST_PULLS, checked_result
 from cabai.study.run import trying
-from cabai.study.run.trying import Awaiting, Caught, awaited, checked_catch, is_blamed, is_of_the_trial
+from cabai.study.run.trying import Awaiting, awaited, checked_catch, is_blamed, is_of_the_trial
 from cabai.support.interruptible import plainly_interrupted
 from cabai.support.validation import InvalidInput, positive, shown, whole
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOOK = 0.2  # seconds between checks of the threads: Windows handles Ctrl-C only in between
 LULL = 0.5  # seconds until the study is asked again, if it needs results of this run first: others may tell some
+FIX_IT = "fix the test and run it again"
 _runs: set[str] = set()  # of this process, by their marks
 
 
@@ -54,39 +55,20 @@ class Wrong(Failed):
     """The test returned an invalid result: another trial would not help, and the run ends."""
 
 
-def run(
-    study: Study,
-    test: Callable[[Any], Any],
-    *,
-    workers: int = 1,
-    max_failures: int = 5,
-    progress: Callable[[], None] | None = None,
-    over: threading.Event | None = None,
-    retries: int = RETRIES,
-    catch: Any = None,
-    batch: int | None = None,
-) -> Status:
-    """Ask, `test`, tell, in `workers` threads, until the study stops; returns its status: see `Study.run`.
+def run(study: Study, test: Callable[[Any], Any], **options: Any) -> Status:
+    """Ask, `test`, tell, in threads, until the study stops; returns its status. `options`: see `Loop` and `Study.run`.
 
     `test(pull)` returns (reward, cost), {"reward": ..., "cost": ...}, only the reward if the study has known costs, or
-    `Failed`. An invalid result, or one too large to be added to the others, is told as a failed pull, whose cost counts
-    if it is valid and can be added, and ends the run with `RunFailed`. `over` is set when the run should end, for tests
-    that can be cut short. `progress` is called after each test. Pulls that a run on this machine had under way when it
-    was killed have lapsed.
+    `Failed`. An invalid result, or one too large to be added to the others, is told as a failed pull, and ends the run.
+    `over` is set when the run should end, for tests that can be cut short. `progress` is called after each test. Pulls
+    that a run on this machine had under way when it was killed have lapsed.
 
     In a study with items, a test that fails is tried again, up to `retries` times. It is told as failed only when the
     same arm has succeeded on another item: an arm that fails on all of them has no score on any, and its pulls are
     released. With a `batch`, `test(pulls)` gets up to that many of one arm and returns a list with a result for each
     (`one_each`); if it fails on all of them, it is at last tried on each alone.
     """
-    if not callable(test):
-        raise InvalidInput(f"test must be a function that takes a pull, got {test!r}.")
-    kind = Loop if study.settings.items is None else ItemsLoop
-    if batch is not None and (whole(batch, "batch", 1) >= MOST_PULLS or kind is Loop):
-        raise InvalidInput(f"batch is for a study with items, and less than {MOST_PULLS}, got {shown(batch)}.")
-    loop = kind(study, test, checked_workers(workers), whole(max_failures, "max_failures", 1),
-                whole(retries, "retries", 0), checked_catch(catch), progress, over or threading.Event(),
-                batch)  # fmt: skip
+    loop = (Loop if study.settings.items is None else ItemsLoop)(study, test, **options)
     _runs.add(loop.mark)
     interrupts = 0
     with plainly_interrupted():
@@ -125,14 +107,11 @@ def was_killed(worker: str | None) -> bool:
         return False
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # it belongs to another user, or cannot be checked
-        return False
+    except OSError as error:  # else it belongs to another user, or cannot be checked
+        return isinstance(error, ProcessLookupError)
     return False
 
 
-@dataclass(eq=False)
 class Loop:
     """The workers of one run, and what they share.
 
@@ -140,17 +119,25 @@ class Loop:
     The threads are daemons: some tests never return.
     """
 
-    study: Study
-    test: Callable[[Any], Any]
-    workers: int
-    limit: int  # failures in a row
-    retries: int
-    caught: Caught
-    progress: Callable[[], None] | None
-    over: threading.Event
-    batch: int | None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        study: Study,
+        test: Callable[[Any], Any],
+        *,
+        workers: int = 1,
+        max_failures: int = 5,
+        progress: Callable[[], None] | None = None,
+        over: threading.Event | None = None,
+        retries: int = RETRIES,
+        catch: Any = None,
+        batch: int | None = None,
+    ) -> None:
+        if batch is not None and (whole(batch, "batch", 1) >= MOST_PULLS or study.settings.items is None):
+            raise InvalidInput(f"batch is for a study with items, and less than {MOST_PULLS}, got {shown(batch)}.")
+        self.study, self.test, self.progress, self.batch = study, test, progress, batch
+        self.over = over or threading.Event()
+        self.limit, self.retries = whole(max_failures, "max_failures", 1), whole(retries, "retries", 0)
+        self.caught = checked_catch(catch)
         self.awaiting = Awaiting()
         self.mark = secrets.token_hex(3)
         self.name = f"{socket.gethostname()[:150]}:{os.getpid()}:{self.mark}"
@@ -158,14 +145,16 @@ class Loop:
         self.asking = threading.Lock()  # held by the worker that asks
         self.asked: deque[list[Pull]] = deque()  # for workers that wait
         self.told = threading.Event()  # something was told, or the run should end
-        self.trying: dict[int, list[Pull]] = {}  # by worker
-        self.held: dict[str, list[Pull]] = {}  # by arm: what failed since it last succeeded (in a study with items)
-        self.failing: Counter[str] = Counter()
+        self.trying: set[int] = set()  # workers
+        self.leases: dict[str, Pull] = {}  # by id, as leased last: what waits for a worker, is being tried, or is held
+        self.held: dict[str, list[tuple[Pull, Failed]]] = {}  # with items, by arm: what failed since it last succeeded
+        self.failing: Counter[str] = Counter()  # without items: how often it did
+        self.guard = threading.Lock()  # of what is held
         self.errors: list[BaseException] = []
         self.ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each thread that has ended
         self.threads = [
             threading.Thread(target=self.work, args=(i,), name=f"cabai worker {i}", daemon=True)
-            for i in range(self.workers)
+            for i in range(checked_workers(workers))
         ]
 
     # What the caller's thread does.
@@ -200,7 +189,7 @@ class Loop:
 
     def renew(self) -> None:
         """Renew leases, so that a long pull is not offered to others while it is being tried here."""
-        for pull in self.kept():
+        for pull in list(self.leases.values()):
             with suppress(LostPull):  # too late: another worker has it; the first result told counts
                 self.study.renew(pull)
 
@@ -213,23 +202,17 @@ class Loop:
                 for thread in self.threads:
                     if thread.ident is not None:
                         thread.join(max(deadline - time.monotonic(), 0.0))
-            self.give_back(self.kept())
+            self.give_back(self.leases.values())
 
     def close(self) -> None:
         """All workers have ended, or are left to themselves: release what none of them has begun, or told."""
-        while self.asked:
-            self.give_back(self.asked.pop())
-        for held in list(self.held.values()):
-            self.give_back(held)
+        self.give_back(self.leases.values())
         self.awaiting.close()
 
-    def kept(self) -> list[Pull]:
-        return [pull for pulls in (*self.trying.values(), *self.asked, *self.held.values()) for pull in pulls]
-
     def give_back(self, pulls: Iterable[Pull]) -> None:
-        for pull in pulls:
+        for pull in list(pulls):
             with suppress(LostPull):
-                self.study.release(pull)
+                self.study.release(self.leases.pop(pull.id, pull))
 
     # What the workers do.
 
@@ -241,7 +224,7 @@ class Loop:
                 try:
                     self.finish(pulls)
                 finally:
-                    del self.trying[worker]
+                    self.trying.remove(worker)
                     self.told.set()
         except BaseException as error:
             self.errors.append(error)
@@ -254,8 +237,8 @@ class Loop:
         with self.asking:
             while self.asked or not self.over.is_set():
                 if self.asked:
-                    pulls = self.trying[worker] = self.asked.popleft()
-                    return pulls
+                    self.trying.add(worker)
+                    return self.asked.popleft()
                 self.told.clear()
                 try:
                     self.asked.extend(self.ask(f"{self.name}:{worker}"))
@@ -270,8 +253,8 @@ class Loop:
         count, is_batch = self.batch or len(self.threads) - len(self.trying), self.batch is not None
         extra = sum(map(len, list(self.held.values())))  # pulls with a result that is not told
         found = self.study._ask(count, worker, extra=extra, batch=is_batch)
-        kept = [*self.trying.values(), *self.held.values()]  # leases of these ended if the process stood still
-        new = [pull for pull in found if not any(renewed(pulls, pull) for pulls in kept)]
+        new = [pull for pull in found if pull.id not in self.leases]  # of others, the leases ended as all stood still
+        self.leases |= {pull.id: pull for pull in found}
         return [new] if is_batch and new else [[pull] for pull in new]
 
     def wait(self) -> None:
@@ -284,13 +267,14 @@ class Loop:
         except BaseException:  # such as sys.exit in a test: the trial did not finish
             self.give_back(pulls)
             raise
-        ended = list(zip(pulls, results, strict=True))
+        ended = [(self.leases.pop(pull.id, pull), result) for pull, result in zip(pulls, results, strict=True)]
         if self.over.is_set():  # what fails now is no fault of the arm's
             self.give_back(pull for pull, result in ended if type(result) is Failed)
             ended = [(pull, result) for pull, result in ended if type(result) is not Failed]
-        self.tell(ended)
-        if self.progress is not None and ended:
-            self.progress()
+        if ended:
+            self.tell(ended)
+            if self.progress is not None:
+                self.progress()
 
     def call(self, pulls: list[Pull]) -> list[Any]:
         """The results of pulls of one arm."""
@@ -313,7 +297,7 @@ class Loop:
                 self.tell_one(pull, result)
 
     def tell_one(self, pull: Pull, result: Any) -> None:
-        if not isinstance(result, Failed):
+        if isinstance(result, Wrong) or not isinstance(result, Failed):
             try:
                 self.study.tell(pull, **read(result))
                 self.failing[pull.arm] = 0
@@ -324,14 +308,13 @@ class Loop:
                 result = Wrong(str(error), paid_in(result))
         billed = self.tell_failed(pull, result)
         if isinstance(result, Wrong):
-            raise RunFailed(
+            raise self.failed(
                 f"the test of arm {pull.arm!r} did not return a reward and a cost: {result.why.rstrip('.')}. It is "
-                f"recorded as a failed pull{f' that cost {billed:g}' if billed else ''}. The study {self.study.name!r} "
-                "is kept; fix the test and run it again to go on."
-            )
+                f"recorded as a failed pull{f' that cost {billed:g}' if billed else ''}.", FIX_IT,
+            )  # fmt: skip
         self.failing[pull.arm] += 1
         if self.failing[pull.arm] >= self.limit:
-            raise self.failure(pull.arm, self.limit, result)
+            raise self.often_failed(pull.arm, self.limit, result)
 
     def tell_failed(self, pull: Pull, result: Failed) -> float | None:
         """Returns the cost that was told."""
@@ -344,20 +327,15 @@ class Loop:
             self.study.tell(pull, failed=result.why, cost=0.0)
             return None
 
-    def failure(self, arm: str, times: int, last: Failed, more: str = "") -> RunFailed:
+    def often_failed(self, arm: str, times: int, last: Failed, more: str = "") -> RunFailed:
         often = "failed" if times == 1 else f"failed {times} times in a row, the last time"
-        return RunFailed(
-            f"arm {arm!r} {often} with: {last.why.rstrip('.')}.{more} The study {self.study.name!r} is kept; run it "
-            "again to go on."
-        )
+        return self.failed(f"arm {arm!r} {often} with: {last.why.rstrip('.')}.{more}")
+
+    def failed(self, words: str, do: str = "run it again") -> RunFailed:
+        return RunFailed(f"{words} The study {self.study.name!r} is kept; {do} to go on.")
 
 
 class ItemsLoop(Loop):
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.guard = threading.Lock()
-        self.failed: dict[str, Failed] = {}  # by pull: the results of those that are held
-
     def wait(self) -> None:
         """Tell what failed if nothing else can be tried before that."""
         for arm in [] if self.trying else list(self.held):
@@ -381,52 +359,47 @@ class ItemsLoop(Loop):
     def read(self, pull: Pull, result: Any, paid: dict[str, float]) -> Any:
         """A result with what earlier tries of the pull have cost."""
         before = paid[pull.id]
-        if isinstance(result, Wrong):
-            raise self.no_score(pull, result.why, (result.cost or 0.0) + before)
-        if isinstance(result, Failed):
+        if isinstance(result, Failed) and not isinstance(result, Wrong):
             paid[pull.id] += legal_cost(result.cost) or 0.0
             return Failed(result.why, paid[pull.id] or None)
         try:
             told = checked_result(self.study.settings, **read(result))
         except InvalidInput as error:  # not the arm's fault: it must not count as the worst score
-            raise self.no_score(pull, str(error), (paid_in(result) or 0.0) + before) from error
+            lost = (paid_in(result) or 0.0) + before
+            raise self.failed(
+                f"the test of arm {pull.arm!r} on item {pull.item!r} did not return a score and a cost: "
+                f"{str(error).rstrip('.')}. It does not count"
+                f"{f', and its cost of {lost:g} is not on the bill' if lost else ''}.", FIX_IT,
+            ) from error  # fmt: skip
         return {"reward": told.reward, **({} if told.cost is None else {"cost": told.cost + before})}
 
-    def no_score(self, pull: Pull, why: str, lost: float) -> RunFailed:
-        return RunFailed(
-            f"the test of arm {pull.arm!r} on item {pull.item!r} did not return a score and a cost: {why.rstrip('.')}. "
-            f"It does not count{f', and its cost of {lost:g} is not on the bill' if lost else ''}. The study "
-            f"{self.study.name!r} is kept; fix the test and run it again to go on."
-        )
-
     def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
+        arm, failed = ended[0][0].arm, [(pull, result) for pull, result in ended if isinstance(result, Failed)]
         scored = [(pull, result) for pull, result in ended if not isinstance(result, Failed)]
         try:
             self.study.tell_many({"pull": pull, **result} for pull, result in scored)
         except InvalidInput:  # one of them was told elsewhere, or is too large: each for itself
             super().tell(scored)
-        for arm in {pull.arm for pull, _ in ended}:
-            new = [(pull, result) for pull, result in ended if isinstance(result, Failed)]
-            with self.guard:
-                self.failed |= {pull.id: result for pull, result in new}
-                held = self.held.setdefault(arm, [])
-                held += [pull for pull, _ in new]
-                times = len(held)
-            assert self.study.settings.items is not None
-            if times and self.study.settings.items.failed == STOP:
-                self.give_up(arm)
-            elif scored:
-                self.tell_held(arm)
-            elif times >= self.limit:
-                self.give_up(arm)
+        with self.guard:
+            self.leases |= {pull.id: pull for pull, _ in failed}
+            held = self.held.setdefault(arm, [])
+            held += failed
+            times = len(held)
+        assert self.study.settings.items is not None
+        may_count = self.study.settings.items.failed != STOP
+        if scored and may_count:
+            self.tell_held(arm)
+        elif times >= (self.limit if may_count else 1):
+            self.give_up(arm)
 
     def take_held(self, arm: str) -> list[tuple[Pull, Failed]]:
         with self.guard:
-            return [(pull, self.failed.pop(pull.id)) for pull in self.held.pop(arm, [])]
+            return self.held.pop(arm, [])
 
     def tell_held(self, arm: str) -> None:
         """It was the items, not the arm, that made these fail."""
         for pull, result in self.take_held(arm):
+            self.leases.pop(pull.id, None)
             with suppress(AlreadyTold):
                 self.tell_failed(pull, result)
 
@@ -435,7 +408,7 @@ class ItemsLoop(Loop):
         held = self.take_held(arm)
         self.give_back(pull for pull, _ in held)
         if held:
-            raise self.failure(
+            raise self.often_failed(
                 arm, len(held), held[-1][1], " None of these failures counts; a larger max_failures lets them count."
             )
 
@@ -456,27 +429,18 @@ def one_each(found: Any, pulls: Sequence[Pull]) -> list[Any]:
     return results
 
 
-def renewed(pulls: list[Pull], pull: Pull) -> bool:
-    """Put a pull in the place of the one with its id, if that is among these."""
-    for place, other in enumerate(pulls):
-        if other.id == pull.id:
-            pulls[place] = pull
-            return True
-    return False
-
-
 def read(result: Any) -> dict[str, Any]:
     """A test's result as the arguments of `tell`."""
+    if isinstance(result, Wrong):
+        raise InvalidInput(result.why)
     if isinstance(result, Mapping):
         if "reward" not in result or not set(result) <= {"reward", "cost"}:
             raise InvalidInput(f"a test must return a reward and a cost, got {shown(dict(result))}.")
         found = dict(result)
-    elif isinstance(result, tuple):
-        if len(result) != 2:
-            raise InvalidInput(f"a test must return (reward, cost), got {shown(result)}.")
+    elif isinstance(result, tuple) and len(result) == 2:
         found = {"reward": result[0], "cost": result[1]}
     else:
-        found = {"reward": result}
+        found = {"reward": None if isinstance(result, tuple) else result}
     if found["reward"] is None:
         raise InvalidInput(f"a test must return (reward, cost), got {shown(result)}.")
     return found
@@ -484,7 +448,7 @@ def read(result: Any) -> dict[str, Any]:
 
 def paid_in(result: Any) -> float | None:
     try:
-        return legal_cost(read(result).get("cost"))
+        return legal_cost(result.cost if isinstance(result, Wrong) else read(result).get("cost"))
     except InvalidInput:
         return None
 

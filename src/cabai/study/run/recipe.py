@@ -1,29 +1,34 @@
-"""`study.toml`: a study, and how each of its arms is tried. Read by `cabai run`."""
+"""`study.toml`: a study, and how each of its arms is tried, by a function or a command. Read by `cabai run`."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import queue
+import re
 import shlex
+import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import iscoroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from cabai.datasets.dataset import Dataset
 from cabai.errors import RunFailed
 from cabai.settings import AS_FAILED, AS_TIMEOUT, STORAGE, SUCCESS, TIMES, settings_for
 from cabai.study.create import described, is_served, open_study
 from cabai.study.items import MOST
-from cabai.study.run.commands import Measure, checked_for_a_shell, mark_for_a_shell, run_command
-from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
+from cabai.study.run.loop import Failed, Wrong, legal_cost, one_each, read, was_killed
 from cabai.study.run.trying import Caught, awaited, checked_catch, is_of_the_trial
 from cabai.support.own import load
 from cabai.support.validation import InvalidInput, about, check_names, positive, shown, whole
@@ -34,10 +39,44 @@ if TYPE_CHECKING:
     from cabai.study.study import Study
 
 KEYS = settings_for("file")
-STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage", "arms", "items")]
+STUDY = [key for key in KEYS if key in settings_for("study") and key not in ("name", "storage")]
 RUN = [key for key in KEYS if key not in settings_for("study") and key not in ("command", "function")]
 LIMITS = ("max_cost", "max_pulls", "lease")  # if the file changes these, the study is amended
 ENOUGH = 5  # runs of an arm, before a warning that most of them took too long
+LONGEST_WAIT = 0.05  # seconds between checks whether a run is over
+TIMED_OUT = "it took longer than the timeout"
+NAMED = ("arm", "pull", "item")  # what a command may name in braces
+MARKS = ("|", "||", "&&", "&", ";", "<", ">", ">>", "2>", "2>&1", "&>")  # what a shell does not hand to a command
+CANNOT_START = {126: "it cannot be executed", 127: "there is no such command"}  # what a shell says by its exit code
+# Where its quotes would not quote a name: after a backslash, in quotes (which may end with the command), and after <<.
+QUOTED = re.compile(r"""\\(?:\{\w+\}|.)|'[^']*'?|"(?:\\.|[^"\\])*"?|`(?:\\.|[^`\\])*`?|<<.*""", re.DOTALL)
+LAST_LINE = 10_000  # characters of output within which the last line must lie
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured instead of read from the output of a trial: seconds, CPU seconds, or whether it succeeds."""
+
+    cost: str | None = None
+    reward: str | None = None  # its output is then not read at all
+    on_crash: str = AS_FAILED  # or AS_TIMEOUT: where seconds are the reward, a crash counts as the timeout
+    timeout: float = math.inf  # seconds
+
+    def told(self, spent: Mapping[str, float], *, crashed: bool = False, late: bool = False) -> dict[str, Any] | None:
+        """The reward and cost of a trial that has taken these seconds; `late`: it was killed at the timeout. None: its
+        reward is in its output, or it failed."""
+        if self.reward == SUCCESS:
+            reward = 0.0 if crashed else 1.0
+        elif self.reward == "seconds" and (late or (crashed and self.on_crash == AS_TIMEOUT)):
+            reward, spent = self.timeout, {**spent, "seconds": self.timeout} if late else spent
+        elif self.reward is None or crashed:
+            return None
+        else:
+            reward = min(spent[self.reward], self.timeout)
+        return {"reward": reward, **({} if self.cost is None else {"cost": spent[self.cost]})}
+
+    def cost_of(self, spent: Mapping[str, float]) -> float | None:
+        return None if self.cost is None else spent[self.cost]
 
 
 @dataclass(frozen=True)
@@ -52,23 +91,20 @@ class Recipe:
     tests: dict[str, list[str] | str]  # by arm: a command, or a function written module:function
     measure: Measure  # what is measured; the pull reports the rest
     shell: bool  # whether commands, each a list with one string, are for a shell
-    timeout: float
     workers: int
     max_failures: int
     retries: int
     batch: int | None  # how many items of one arm are tested at a time; None: one, without a list around it
     catch: list[str] | None  # names of exceptions that count as failed trials, for functions; None: the default ones
-    dataset: Dataset | None  # on whose items arms are evaluated, if there is one
 
     @property
     def how(self) -> dict[str, Any]:
         """By arm, what decides what its rewards and costs are."""
-        on_crash = None if self.measure.on_crash == AS_FAILED else self.measure.on_crash
-        more: dict[str, Any] = {"reward": self.measure.reward, "on_crash": on_crash, "shell": self.shell or None}
-        more = {"cost": self.measure.cost} | {key: value for key, value in more.items() if value is not None}
-        return {
-            arm: {"function" if isinstance(test, str) else "command": test, **more} for arm, test in self.tests.items()
-        }
+        measure, usual = self.measure, {"reward": None, "on_crash": AS_FAILED, "shell": False}
+        given = {"reward": measure.reward, "on_crash": measure.on_crash, "shell": self.shell}
+        more = {"cost": measure.cost} | {key: value for key, value in given.items() if value != usual[key]}
+        kinds = {arm: "function" if isinstance(test, str) else "command" for arm, test in self.tests.items()}
+        return {arm: {kinds[arm]: test, **more} for arm, test in self.tests.items()}
 
     def study(self, *, changed: bool = False) -> Study:
         """The study: a new one, or the one that an earlier run left. How its arms are tried is kept with it, and may
@@ -120,16 +156,15 @@ class Recipe:
 
         def try_once(pulls: Any) -> Any:
             several = [pulls] if self.batch is None else pulls
-            pull, data = several[0], self.dataset
+            arm, data = several[0].arm, self.settings.get("items")
             items = [] if data is None else [data.items[data.number(each.item)] for each in several]
-            if pull.arm in functions:
-                given = items if self.batch is None else [items]
-                found = self._measured(functions[pull.arm], caught, pull.arm, *given)
+            if arm in functions:
+                found = self._measured(functions[arm], caught, arm, *(items if self.batch is None else [items]))
             else:
                 found = run_command(self, several, over, "".join(json.dumps(item) + "\n" for item in items))
             return found if self.batch is None else one_each(found, pulls)
 
-        return Watch(self, try_once, over, warn) if self.measure.reward in TIMES else try_once
+        return self._watched(try_once, over, warn) if self.measure.reward in TIMES else try_once
 
     def caught(self) -> Caught:
         """The exceptions that are named as module:name or, those of Python, by a name alone."""
@@ -144,11 +179,6 @@ class Recipe:
         if measure.cost is None and measure.reward is None:
             return awaited(function(*given))
         began, cpu = time.perf_counter(), time.thread_time()
-
-        def spent() -> dict[str, float]:
-            now = {"seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu}
-            return {name: max(value, 1e-9) for name, value in now.items()}
-
         try:
             result = function(*given)
             if iscoroutine(result) and "cpu" in (measure.cost, measure.reward):
@@ -158,51 +188,49 @@ class Recipe:
         except Exception as error:
             if not is_of_the_trial(error, caught):
                 raise
-            failed = Failed(f"{type(error).__name__}: {error}", measure.cost_of(spent()))
-            return measure.of_failure(spent(), self.timeout) or failed
-        took = spent()
-        if measure.reward is not None:
-            return measure.result("", took, self.timeout)
-        try:
-            return {"reward": read(result)["reward"], "cost": measure.cost_of(took)}
-        except InvalidInput as error:
-            return Wrong(str(error), measure.cost_of(took))
-
-
-class Watch:
-    """A test whose rewards are times, which warns, once per arm, if a run failed, or most runs reached the timeout."""
-
-    def __init__(
-        self, recipe: Recipe, test: Callable[[Pull], Any], over: threading.Event, warn: Callable[[str], None]
-    ) -> None:
-        self.recipe, self.test, self.over, self.warn = recipe, test, over, warn
-        self.runs, self.late, self.warned = Counter[str](), Counter[str](), set[tuple[str, bool]]()
-
-    def __call__(self, pull: Pull) -> Any:
-        result = self.test(pull)
-        self.see(pull.arm, result)
-        return result
-
-    def see(self, arm: str, result: Any) -> None:
-        has_failed, timeout = isinstance(result, Failed), self.recipe.timeout
-        if not has_failed:
-            self.runs[arm] += 1
-            self.late[arm] += result["reward"] >= timeout
-        is_odd = not self.over.is_set() if has_failed else ENOUGH <= self.runs[arm] < 2 * self.late[arm]
-        if not is_odd or (arm, has_failed) in self.warned:
-            return
-        self.warned.add((arm, has_failed))
+            result = Failed(f"{type(error).__name__}: {error}")
+        taken = {"seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu}
+        spent = {name: max(value, 1e-9) for name, value in taken.items()}
+        has_failed, cost = isinstance(result, Failed), measure.cost_of(spent)
+        counts = measure.told(spent, crashed=has_failed)
+        if counts is not None:
+            return counts
         if has_failed:
-            about = (
-                f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often fails can "
-                f'still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the timeout.'
-            )
-        else:
-            about = (
-                f"{self.late[arm]} of {self.runs[arm]} runs of arm {arm!r} reached the timeout of {timeout:g} seconds, "
-                "and count as that: a longer timeout would show which arm is faster."
-            )
-        self.warn(f"{self.recipe.file}: {about}")
+            return Failed(result.why, cost or result.cost)
+        try:
+            return {"reward": read(result)["reward"], "cost": cost}
+        except InvalidInput as error:
+            return Wrong(str(error), cost)
+
+    def _watched(
+        self, test: Callable[[Pull], Any], over: threading.Event, warn: Callable[[str], None]
+    ) -> Callable[[Pull], Any]:
+        """A test of times that warns, once per arm, if a run failed, or most runs reached the timeout."""
+        runs, late, warned, timeout = Counter[str](), Counter[str](), set[tuple[str, bool]](), self.measure.timeout
+
+        def watched(pull: Pull) -> Any:
+            result, arm = test(pull), pull.arm
+            has_failed = isinstance(result, Failed)
+            if not has_failed:
+                runs[arm] += 1
+                late[arm] += result["reward"] >= timeout
+            is_odd = not over.is_set() if has_failed else ENOUGH <= runs[arm] < 2 * late[arm]
+            if is_odd and (arm, has_failed) not in warned:
+                warned.add((arm, has_failed))
+                about = (
+                    f"{late[arm]} of {runs[arm]} runs of arm {arm!r} reached the timeout of {timeout:g} seconds, and "
+                    "count as that: a longer timeout would show which arm is faster."
+                )
+                if has_failed:
+                    about = (
+                        f"a run of arm {arm!r} failed ({result.why[:200]}) and does not count, so an arm that often "
+                        f'fails can still win. With a timeout and on_crash = "{AS_TIMEOUT}", a failure counts as the '
+                        "timeout."
+                    )
+                warn(f"{self.file}: {about}")
+            return result
+
+        return watched
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -222,8 +250,7 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     check_names(content, KEYS, "key")
-    KEYS["reward"].checked(content.get("reward"))
-    content = content | implied_by_reward(content)
+    content = implied_by_reward(content) | content
     own = {key: KEYS[key].checked(content.get(key, KEYS[key].default)) for key in RUN}
     for key in ("cost", "reward"):
         if own[key] == "cpu" and not hasattr(os, "wait4"):
@@ -238,58 +265,53 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
             raise InvalidInput(f"{key!r} is only for a study with items, and there are none.")
     if own["batch"] is not None and (own["cost"] or own["reward"]):
         raise InvalidInput("with a batch, 'cost' and 'reward' are not measured: the command prints them for each item.")
-    arms, tests = arms_of(content)
-    settings = {key: content[key] for key in STUDY if key in content}
-    folder = file.resolve().parent
+    content["arms"], tests = arms_of(content)
+    folder, items, catch = file.resolve().parent, content.get("items"), content.get("catch")
     if str(folder) not in sys.path:  # for functions, and for a user's own family, threshold or policy
         sys.path.insert(0, str(folder))
-    if isinstance(settings.get("threshold"), str) and settings["threshold"].endswith(".json"):
-        settings["threshold"] = certified_in(folder / settings["threshold"])
-    items, dataset = content.get("items"), None
     if isinstance(items, str):
-        dataset = Dataset.of(folder / items)
+        content["items"] = Dataset.of(folder / items)
     elif isinstance(items, int) and not isinstance(items, bool):
-        dataset = Dataset.of(range(whole(items, "items", 1, MOST + 1)))
-    elif "items" in content:
+        content["items"] = Dataset.of(range(whole(items, "items", 1, MOST + 1)))
+    elif items is not None:
         raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(items)}.")
-    catch = content.get("catch")
-    names = [catch] if isinstance(catch, str) else catch
-    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
+    if isinstance(content.get("threshold"), str) and content["threshold"].endswith(".json"):
+        content["threshold"] = certified_in(folder / content["threshold"])
+    own["catch"] = [catch] if isinstance(catch, str) else catch
+    if catch is not None and (not isinstance(own["catch"], list) or not all(isinstance(each, str) for each in catch)):
         raise InvalidInput(
             f'catch must be names of exceptions, such as ["OSError", "httpx:HTTPError"], got {shown(catch)}.'
         )
+    own["timeout"] = own["timeout"] or math.inf
     return Recipe(
         name=content.get("name", file.stem),
         storage=storage_of(content, folder),
-        settings=settings | {"arms": arms} | ({} if dataset is None else {"items": dataset}),
+        settings={key: content[key] for key in STUDY if key in content},
         file=file,
         folder=folder,
         tests=tests,
-        measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash")}),
-        dataset=dataset,
-        **own | {"timeout": own["timeout"] or math.inf, "catch": names},
+        measure=Measure(**{key: own.pop(key) for key in ("cost", "reward", "on_crash", "timeout")}),
+        **own,
     )
 
 
 def implied_by_reward(content: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults if the reward is measured: times are costs too, short ones are wanted, up to the timeout."""
-    if content.get("reward") == SUCCESS:
-        usual = {"cost": "seconds"} if "costs" not in content else {}
-        usual |= {"family": "bernoulli"} if "items" not in content else {}
-        return {key: value for key, value in usual.items() if key not in content}
-    if content.get("reward") not in TIMES:
-        return {}
-    if "family" not in content and "timeout" not in content:
-        raise InvalidInput(
-            "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a family: "
-            "see docs/times.md."
-        )
-    usual = {"direction": "minimize"}
-    if "costs" not in content:
-        usual["cost"] = content["reward"]
-    if "timeout" in content and content["reward"] == "seconds":
-        usual["family"] = f"bounded(low=0, high={positive(content['timeout'], 'timeout')!r})"
-    return {key: value for key, value in usual.items() if key not in content}
+    reward, usual = KEYS["reward"].checked(content.get("reward")), dict[str, Any]()
+    if reward is not None and "costs" not in content:
+        usual["cost"] = "seconds" if reward == SUCCESS else reward
+    if reward == SUCCESS and "items" not in content:
+        usual["family"] = "bernoulli"
+    elif reward in TIMES:
+        if "family" not in content and "timeout" not in content:
+            raise InvalidInput(
+                "there is no 'family', and times have no largest value. Give a timeout, which bounds them, or a "
+                "family: see docs/times.md."
+            )
+        usual["direction"] = "minimize"
+        if "timeout" in content and reward == "seconds":
+            usual["family"] = f"bounded(low=0, high={positive(content['timeout'], 'timeout')!r})"
+    return usual
 
 
 def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str] | str]]:
@@ -339,14 +361,178 @@ def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
 
 def storage_of(content: Mapping[str, Any], folder: Path) -> Any:
     """The file's storage, or the environment's, or the default; a relative SQLite file is next to the recipe."""
-    own, start = os.environ.get("CABAI_STORAGE"), "sqlite:///"
+    own = os.environ.get("CABAI_STORAGE")
     storage = content.get("storage", own or STORAGE)
     if is_served(storage):
         raise InvalidInput(
             "cabai run stores its commands with the study, and a server accepts no commands: its storage must be a "
             "database. In Python, `study.run` works over HTTP."
         )
-    is_file = isinstance(storage, str) and storage.startswith(start) and storage[len(start) :] not in ("", ":memory:")
-    if not is_file or ("storage" not in content and own):
+    path = storage.removeprefix("sqlite:///") if isinstance(storage, str) else storage
+    if path in (storage, "", ":memory:") or ("storage" not in content and own):
         return storage
-    return start + os.path.join(folder, storage[len(start) :])
+    return f"sqlite:///{os.path.join(folder, path)}"
+
+
+# Commands for a shell: names of arms and items are quoted, so that no name can be run as a command.
+
+
+def checked_for_a_shell(command: str) -> str:
+    """The command, if each name in braces is outside quotes: inside, quoting would end the quotes."""
+    if os.name != "posix":
+        raise InvalidInput("shell = true needs a POSIX shell, which this system does not have.")
+    for part in QUOTED.findall(command):
+        inside = re.search(r"\{(" + "|".join(NAMED) + r")\}", part)
+        if inside is not None:
+            raise InvalidInput(
+                f"with shell = true, {inside[0]} must be outside quotes and not after a backslash or <<, since cabai "
+                f"quotes it: {shown(command)}."
+            )
+    return command
+
+
+def quoted(command: str, named: Mapping[str, str]) -> str:
+    """The command with names inserted, each quoted.
+
+    >>> quoted("grep -c {arm} log.txt | head -1", {"arm": "a; rm -rf /"})
+    "grep -c 'a; rm -rf /' log.txt | head -1"
+    """
+    return re.sub(r"\{(\w+)\}", lambda found: shlex.quote(named[found[1]]) if found[1] in named else found[0], command)
+
+
+def mark_for_a_shell(command: str) -> str | None:
+    """The first word of a command that only a shell understands, if there is one.
+
+    >>> mark_for_a_shell("cat log.txt | tail -1"), mark_for_a_shell("grep -c '|' log.txt")
+    ('|', None)
+    """
+    try:
+        words = shlex.split(command, posix=False)  # quotes stay: what is quoted is no mark
+    except ValueError:
+        return None
+    return next((word for word in words if word in MARKS), None)
+
+
+# How a command is run.
+
+
+def run_command(recipe: Recipe, pulls: Sequence[Pull], over: threading.Event, given: str) -> Any:
+    """Try an arm by its command, in the folder of the recipe: {"reward": ..., "cost": ...} or Failed.
+
+    {arm} and {pull} in the command stand for the arm's name and the pull's id, {item} for the item's if there is one;
+    the environment has them as CABAI_ARM, CABAI_PULL, CABAI_ITEM, CABAI_STUDY and CABAI_METADATA. `given` is its
+    standard input. It is killed after `timeout` seconds, or when `over` is set; where its seconds are the reward,
+    `timeout` is it then: to leave out what takes long would make slow arms look fast.
+
+    For a batch of several items, the result is a list, read from as many last lines; {item} has no meaning then.
+    """
+    pull, measure = pulls[0], recipe.measure
+    command, batch = recipe.tests[pull.arm], None if recipe.batch is None else len(pulls)
+    named = {"arm": pull.arm, "pull": pull.id}
+    if pull.item is not None and batch is None:
+        named["item"] = str(pull.item)
+    about = {"CABAI_STUDY": recipe.name, **{f"CABAI_{name.upper()}": value for name, value in named.items()}}
+    about["CABAI_METADATA"] = json.dumps(pull.metadata)
+    words: list[str] | str = quoted(command[0], named)  # for a shell
+    if not recipe.shell:
+        words = [re.sub(r"\{(\w+)\}", lambda found: named.get(found[1], found[0]), word) for word in command]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
+        into.write(given.encode())
+        into.seek(0)
+        started = time.perf_counter()
+        try:
+            process = subprocess.Popen(
+                words, shell=recipe.shell, cwd=recipe.folder, env=os.environ | about, stdin=into, stdout=out,
+                stderr=err, start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:  # the next trial would not start either
+            raise cannot_start(pull, words[0], getattr(error, "strerror", None) or str(error)) from None
+        ended = wait_for(process, started + measure.timeout, over)
+        spent = {"seconds": max(ended.at - started, 1e-9), "cpu": max(ended.cpu, 1e-9)}
+        if isinstance(words, str) and not ended.cut_short and ended.code in CANNOT_START:
+            raise cannot_start(pull, words, last_line(err) or CANNOT_START[ended.code])
+        is_late, has_failed = ended.cut_short == TIMED_OUT, bool(ended.cut_short) or ended.code != 0
+        counts = measure.told(spent, crashed=has_failed, late=is_late) if is_late or not ended.cut_short else None
+        if counts is not None:
+            return counts
+        if not has_failed and batch is not None:
+            return [read_result(line, None) for line in last_lines(out, batch)]
+        if not has_failed:
+            return read_result(last_line(out), measure.cost_of(spent))
+        why = ": ".join(filter(None, [ended.cut_short or f"exit code {ended.code}", last_line(err)]))
+        if batch is not None:
+            return [Failed(why)] * batch
+        result = {} if measure.reward else read_result(last_line(out), None)
+        paid = measure.cost_of(spent) or (result.get("cost") if isinstance(result, dict) else None)
+        return Failed(why, legal_cost(paid))
+
+
+def cannot_start(pull: Pull, program: str, why: str) -> RunFailed:
+    return RunFailed(
+        f"the command of arm {pull.arm!r} cannot be started: {program!r}: {why}. Nothing was tried; fix the command "
+        "and run it again."
+    )
+
+
+class Ended(NamedTuple):
+    code: int
+    at: float  # when, by time.perf_counter
+    cpu: float
+    cut_short: str = ""  # why it was killed, if it was
+
+
+def wait_for(process: subprocess.Popen[bytes], deadline: float, over: threading.Event) -> Ended:
+    """Wait until a command ends; it is killed at the deadline, and when `over` is set."""
+    found: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+    threading.Thread(target=lambda: found.put(reaped(process)), name="cabai waits", daemon=True).start()
+    cut_short = ""
+    while True:
+        left = LONGEST_WAIT if cut_short else max(min(LONGEST_WAIT, deadline - time.perf_counter()), 0.0)
+        with suppress(queue.Empty):
+            return found.get(timeout=left)._replace(cut_short=cut_short)
+        if not cut_short and (over.is_set() or time.perf_counter() > deadline):
+            cut_short = "stopped" if over.is_set() else TIMED_OUT
+            kill(process)
+
+
+def reaped(process: subprocess.Popen[bytes]) -> Ended:
+    """Wait for a command without delay."""
+    if not hasattr(os, "wait4"):  # Windows
+        return Ended(process.wait(), time.perf_counter(), 0.0)
+    _, status, usage = os.wait4(process.pid, 0)
+    at, process.returncode = time.perf_counter(), os.waitstatus_to_exitcode(status)
+    return Ended(process.returncode, at, usage.ru_utime + usage.ru_stime)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a command and, where the system has process groups, everything that it started."""
+    if not hasattr(os, "killpg"):  # Windows
+        process.kill()
+        return
+    with suppress(ProcessLookupError):  # it has just ended
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def last_line(file: IO[bytes]) -> str:
+    return next(iter(last_lines(file, 1)), "")
+
+
+def last_lines(file: IO[bytes], count: int) -> list[str]:
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - LAST_LINE * count))
+    lines = map(str.strip, file.read().decode(errors="replace").splitlines())
+    return [line for line in lines if line][-count:]
+
+
+def read_result(line: str, measured: float | None) -> dict[str, Any] | Failed:
+    """The reward and cost in a line of JSON: {"reward": ..., "cost": ...}, or the reward alone."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):  # not JSON, or more digits or brackets than Python reads
+        return Wrong(f"its last line of output is not JSON: {line[:200]!r}", measured)
+    result = dict(value) if isinstance(value, dict) else {"reward": value}
+    if measured is not None:
+        result["cost"] = measured
+    if "reward" not in result:
+        return Wrong(f"its last line of output has no reward: {line[:200]!r}", measured)
+    return {key: result[key] for key in ("reward", "cost") if key in result}

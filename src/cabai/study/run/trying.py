@@ -44,11 +44,10 @@ def is_of_the_trial(error: BaseException, caught: Caught) -> bool:
 
 def blame(error: Exception, arm: str, caught: Caught) -> None:
     """Add a note to the error: why it ended the run, and what to do if it should not."""
-    named = [each.__name__ for each in (OSError,) if caught is None] + [each.__name__ for each in caught or ()]
-    named += [type(error).__name__]
+    named = ", ".join(each.__name__ for each in (*((OSError,) if caught is None else caught), type(error)))
     error.add_note(
         f"{BLAME} arm {arm!r}, not a failed trial: it is not tried again. Its pull was released, and what it may have "
-        f"cost is not on the bill. If a trial may fail like this, name the error: catch=({', '.join(named)})."
+        f"cost is not on the bill. If a trial may fail like this, name the error: catch=({named})."
     )
 
 
@@ -71,16 +70,12 @@ def without_ours(error: BaseException) -> TracebackType | None:
 # Async tests: what they return is awaited in one event loop per run, whatever the number of workers.
 
 PATIENCE = 2.0  # seconds within which what was told to end should end
-STOPPED = "the loop that awaits async tests was stopped by one of them"
 _here = threading.local()  # the run that this thread works for
 
 
 def awaited(result: Any) -> Any:
     """What a test returned; awaited, if that is needed. A worker of a run calls this."""
-    if not inspect.isawaitable(result):
-        return result
-    awaiting: Awaiting = _here.awaiting
-    return awaiting.result_of(result)
+    return _here.awaiting.result_of(result) if inspect.isawaitable(result) else result
 
 
 class Awaiting:
@@ -97,7 +92,7 @@ class Awaiting:
     def result_of(self, awaitable: Any) -> Any:
         """What it returns or raises, including exceptions that would end the loop instead of the worker."""
         import asyncio
-        from concurrent.futures import TimeoutError as NotYet
+        from concurrent import futures
 
         async def ending_well() -> tuple[Any, BaseException | None]:
             try:
@@ -110,16 +105,12 @@ class Awaiting:
                 self.loop = asyncio.new_event_loop()
                 self.thread = threading.Thread(target=self.loop.run_forever, name="cabai awaits", daemon=True)
                 self.thread.start()
-        if not self.thread.is_alive():
-            raise RuntimeError(STOPPED)
         future = asyncio.run_coroutine_threadsafe(ending_well(), self.loop)
-        while True:
-            try:
-                result, error = future.result(timeout=1)
-                break
-            except NotYet:
-                if not self.thread.is_alive():
-                    raise RuntimeError(STOPPED) from None
+        while not future.done():
+            if not self.thread.is_alive():
+                raise RuntimeError("the loop that awaits async tests was stopped by one of them")
+            futures.wait([future], timeout=1)
+        result, error = future.result()
         if error is not None:
             raise error
         return result

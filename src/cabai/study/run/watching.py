@@ -67,8 +67,8 @@ def watch(study: Study, over: threading.Event) -> None:
     is_live, width = sys.stderr.isatty(), 0
     usual = pause = OFTEN if is_live else SELDOM
     while not over.wait(pause):
-        started = time.monotonic()
-        try:
+        started, pause = time.monotonic(), 10 * usual
+        with suppress(Exception):
             status = study.status()
             if is_live:
                 text = status.line(columns() - 1)
@@ -77,10 +77,7 @@ def watch(study: Study, over: threading.Event) -> None:
             else:
                 sys.stderr.write(f"{time.strftime('%H:%M:%S')} {status.line()}\n")
             sys.stderr.flush()
-        except Exception:
-            pause = 10 * usual
-            continue
-        pause = max(usual, SHARE * (time.monotonic() - started))
+            pause = max(usual, SHARE * (time.monotonic() - started))
     if width:
         sys.stderr.write("\r" + " " * width + "\r")
         sys.stderr.flush()

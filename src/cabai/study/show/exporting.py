@@ -27,6 +27,7 @@ FORMULA = tuple("=+-@\t\r\n")
 SMALL = 2**20  # bytes; larger files are kept on disk
 FIRST, LATER = ["pull", "arm"], ["reward", "cost", "failed", "asked", "told", "worker", "offers", "counted", "late"]
 OF_A_STOP = {"reward": "confidence", "cost": "epsilon"}  # what its fields mean
+WORDS = {log.STOP: "reason", log.AMEND: "changes", log.COUNTS: "counts"}  # what the words of other events mean
 OF_AN_ITEM = [*FIRST, "item", *LATER]
 OBSERVATION = [*FIRST, *LATER, "pulls", "period", "origin"]
 
@@ -47,6 +48,7 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
     dropped: list[str] = []
     ended: str | None = None  # why it has stopped at this point of the log
     arms, items = end.settings.arms, end.settings.items
+    columns = OBSERVATION if items is None else OF_AN_ITEM
     for event in events:
         late = end.stop is not None and event.place > end.stop
         number = event.pull or 0
@@ -61,64 +63,59 @@ def observations(events: Iterable[Event], end: End, row: Row) -> Iterator[dict[s
         elif event.kind == log.AMEND:
             changes = json.loads(event.words or "")
             ended = None if ended in log.LIMITS and set(changes) & log.REOPENING else ended
-            for arm in changes.get("dropped", [[], []])[1][len(dropped) :]:
-                dropped.append(arm)
-                for pull in pulls.values():
-                    pull.withdrawn = pull.withdrawn or arms[pull.arm] == arm
+            dropped = changes.get("dropped", [[], dropped])[1]
+            for pull in pulls.values():
+                pull.withdrawn = pull.withdrawn or arms[pull.arm] in dropped
         elif event.kind in log.RESULTS:
-            handed, is_sum = pulls.pop(number, None), event.kind == log.COUNTS
+            is_sum = event.kind == log.COUNTS
             is_imported = items is None and event.kind in (log.COUNTS, log.IMPORT)
             told = json.loads(event.words or "") if is_sum else [(event.arm, 1, event.reward, event.cost)]
-            if is_sum:
-                offers = 1 if event.worker is None else 0
-            else:
-                offers = 0 if handed is None else handed.offers
+            offers = int(is_sum and event.worker is None)  # of what nobody asked for
+            lease = pulls.pop(number, None) or Lease(number, 0, None, event.time, 0.0, offers=offers)
             for i, (a, many, reward, cost) in enumerate(told):
+                has_score = reward is not None or end.settings.failed_score is not None
+                in_order = number <= end.through and not lease.withdrawn
+                counted = has_score and (in_order if items is None else (a, event.item) not in seen)
                 if is_sum:
                     counted = ended is None and arms[a] not in dropped
-                elif items is None:
-                    in_order = number <= end.through and not (handed is not None and handed.withdrawn)
-                    counted = reward is not None and in_order
-                else:
-                    has_score = reward is not None or end.settings.failed_score is not None
-                    counted = has_score and (a, event.item) not in seen
-                    seen.add((a, event.item))
-                yield {
+                seen.add((a, event.item))
+                found = {
                     "pull": f"{row.token}-{number + i}",
                     "arm": arms[a],
-                    **({} if items is None else {"item": items.id(event.item)}),  # type: ignore[arg-type]
+                    "item": None if items is None else items.id(event.item),  # type: ignore[arg-type]
                     "reward": reward,
                     "cost": cost,
                     "failed": None if is_sum else event.words,
-                    "asked": event.time if handed is None else handed.asked,
+                    "asked": lease.asked,
                     "told": event.time,
                     "worker": None if is_imported else event.worker,
-                    "offers": offers,
+                    "offers": lease.offers,
                     "counted": counted and not late,
                     "late": late,
-                    **({"pulls": many, "period": event.request if is_sum else None,
-                        "origin": event.worker if is_imported else None} if items is None else {}),
-                }  # fmt: skip
+                    "pulls": many,
+                    "period": event.request if is_sum else None,
+                    "origin": event.worker if is_imported else None,
+                }
+                yield {name: found[name] for name in columns}
 
 
 def shown_event(event: Event, settings: Settings, row: Row) -> dict[str, Any]:
     """One event of the log: what happened, when, and who did it; only the fields that it has."""
-    found: dict[str, Any] = {"place": event.place, "kind": event.kind, "time": event.time}
-    if event.pull is not None:
-        found["pull"] = f"{row.token}-{event.pull}"
-    if event.arm is not None:
-        found["arm"] = settings.arms[event.arm]
-    if event.item is not None and settings.items is not None:
-        found["item"] = settings.items.id(event.item)
-    for name in ("reward", "cost", "worker", "request"):
-        if getattr(event, name) is not None:
-            found[OF_A_STOP.get(name, name) if event.kind == log.STOP else name] = getattr(event, name)
-    if event.words is not None and event.kind != log.ASK:  # that of an ask is what a policy remembers
-        key = {log.STOP: "reason", log.AMEND: "changes", log.COUNTS: "counts"}.get(event.kind, "failed")
-        found[key] = json.loads(event.words) if event.kind in (log.AMEND, log.COUNTS) else event.words
-        if event.kind == log.COUNTS:
-            found[key] = {settings.arms[a]: [pulls, reward, cost] for a, pulls, reward, cost in found[key]}
-    return found
+    words: Any = None if event.kind == log.ASK else event.words  # there it is what a policy remembers
+    if event.kind in (log.AMEND, log.COUNTS):
+        words = json.loads(words or "")
+    if event.kind == log.COUNTS:
+        words = {settings.arms[a]: sums for a, *sums in words}
+    names = OF_A_STOP if event.kind == log.STOP else {}
+    found = {
+        "place": event.place, "kind": event.kind, "time": event.time,
+        "pull": None if event.pull is None else f"{row.token}-{event.pull}",
+        "arm": None if event.arm is None else settings.arms[event.arm],
+        "item": None if event.item is None or settings.items is None else settings.items.id(event.item),
+        **{names.get(field, field): getattr(event, field) for field in ("reward", "cost", "worker", "request")},
+        WORDS.get(event.kind, "failed"): words,
+    }  # fmt: skip
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def exported(study: Study, kind: str) -> bytes:
@@ -147,20 +144,15 @@ def whole_log(study: StoredStudy) -> Iterator[str]:
     """A study whole, a line at a time: its recipe, and then its events, for `cabai.import_study`."""
     end, row = study._read("end"), study._row
     [(tests,)] = study._storage.fetch(tables.TESTS, (row.id,))
-    about = {
-        "cabai": __version__,
-        "format": tables.FORMAT,
-        "name": row.name,
-        "token": row.token,
+    about: dict[str, Any] = {"cabai": __version__, "format": tables.FORMAT, "name": row.name, "token": row.token}
+    about |= {
         "created": row.created,
+        "recipe": json.loads(row.recipe),
+        "tests": None if tests is None else json.loads(tests),
     }
-    yield line_of(about | {"recipe": json.loads(row.recipe), "tests": None if tests is None else json.loads(tests)})
+    yield json.dumps(about) + "\n"
     for event in study._log(end.place):
-        yield line_of({name: value for name, value in event._asdict().items() if value is not None})
-
-
-def line_of(values: dict[str, Any]) -> str:
-    return json.dumps(values) + "\n"
+        yield json.dumps({name: value for name, value in event._asdict().items() if value is not None}) + "\n"
 
 
 def lines(

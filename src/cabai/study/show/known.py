@@ -35,23 +35,20 @@ MOST = 10**6  # scores in all pairs of arms that are compared for a status
 
 
 class Known(NamedTuple):
-    may_be_best: NDArray[np.bool_]
-    within: float | None  # the leader is at most so much worse than the best; None: nothing is shown
-    better: NDArray[np.bool_] | None  # [b, a]: b is better than a; all pairs at once, as is the next
+    may_be_best: NDArray[np.bool_] | None = None  # None, here and below: nothing can be said
+    within: float | None = None  # the leader is at most so much worse than the best
+    better: NDArray[np.bool_] | None = None  # [b, a]: b is better than a; all pairs at once, as is the next
     lead: float | None = None  # the leader is better than its rival by at most so much
 
 
-def known_of(state: Any, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known | None:
-    """What is known about the arms, the leader and a rival; None if the test is not proven, or not one of pairs."""
+def known_of(state: Any, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known:
+    """What is known about the arms, the leader and a rival: by a proven test of pairs of arms that never change."""
     if isinstance(state, RaceState):
         return known_of_race(state, leader, rival, decided=decided)
     settings, setup = state.settings, state.setup
-    if not settings.can_test or not getattr(setup.policy, "tests_pairs", True):
-        return None
-    if not setup.threshold.is_proven_for(settings.family):
-        return None
-    if settings.joined or settings.dropped:  # these statements are only for studies whose arms never change
-        return None
+    is_of_pairs = settings.can_test and getattr(setup.policy, "tests_pairs", True)
+    if not is_of_pairs or not setup.threshold.is_proven_for(settings.family) or settings.joined or settings.dropped:
+        return Known()
     tester = Tester(state)
     possible = tester.may_be_best()
     better = tester.separated(possible)
@@ -187,20 +184,20 @@ class Tester:
         return beaten
 
 
-def known_of_race(state: RaceState, leader: int | None, rival: int | None = None, *, decided: bool = False) -> Known:
+def known_of_race(state: RaceState, leader: int | None, rival: int | None, *, decided: bool) -> Known:
     """The same as for a study without items. A paired race spends one delta on its decision, on the arms that may be
     the best, and on `within`. A champion race has no pairs: there `within` is a statement by itself, about all other
     arms."""
     race, settings, arms = state.race, state.settings, len(state.settings.arms)
     possible, unit, delta = ~race.board.out, race.high - race.low, settings.delta
     if settings.reserve is not None:  # these statements are only for arms that never change
-        return Known(possible, None, None)
+        return Known(possible)
     if decided and leader is not None and settings.epsilon == 0:
         possible = np.arange(arms) == leader
     if leader is not None:
         possible[tied_with(state, leader)] = True
     if leader is None or state.items.earlier:  # what it says of ranks would be about these arms only
-        return Known(possible, None, None if state.items.earlier else race_separated(state))
+        return Known(possible, better=None if state.items.earlier else race_separated(state))
 
     def within() -> float | None:
         """The smallest epsilon, rounded up, at which the leader beats all arms that may be the best."""

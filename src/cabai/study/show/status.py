@@ -90,13 +90,32 @@ class Status:
     """A study at one moment, from `study.status()`; print it to see a table of the arms and a sentence.
 
     >>> from cabai import create_study
-    >>> study = create_study("at one moment", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-    >>> study.tell(study.ask(), reward=1)
+    >>> about = {"arms": ["a", "b"], "family": "bernoulli", "costs": [1, 2], "max_cost": 99, "storage": "memory"}
+    >>> study = create_study("at one moment", **about)
+    >>> study.status().sentence
+    'Nothing observed yet.'
+    >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
     >>> status = study.status()
-    >>> status.leader, status.spent, status.stopped, status.decision, status.outlook
-    ('a', 1.0, False, None, 'no end in sight')
-    >>> [(arm.name, arm.pulls, arm.mean, arm.cost) for arm in status.arms]
-    [('a', 1, 1.0, 1.0), ('b', 0, None, 2.0)]
+    >>> status.leader, status.spent, status.stopped, status.decision, status.ahead, status.outlook
+    ('a', 9.0, False, None, 'ahead of b by 1', 'no decision in sight')
+    >>> status.known
+    'a is at most 0.19 worse than the best, wrong with probability at most 0.05'
+    >>> status.shown == [f"Proven: {status.known}."]
+    True
+    >>> [status.line(width) for width in (None, 30, 20)]
+    ['6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
+    >>> for row in status.rows():
+    ...     print(row)
+    ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
+    ['a', '3', '1.00', '0.20 to 1.00', '1', '3', 'leads']
+    ['b', '3', '0.00', '0.00 to 0.80', '2', '6', 'closest rival']
+    >>> [(arm["name"], arm["pulls"], arm["mean"], arm["cost"]) for arm in status.to_dict()["arms"]]
+    [('a', 3, 1.0, 1.0), ('b', 3, 0.0, 2.0)]
+    >>> found = study.run(lambda arm: arm == "a")
+    >>> found.sentence
+    'Decided: a has the largest mean, wrong with probability at most 0.05; 12 spent on 8 pulls.'
+    >>> found.statement == f"{found.decision} {found.best}, {found.promise}"
+    True
     """
 
     name: str
@@ -161,39 +180,35 @@ class Status:
 
     @property
     def best(self) -> str:
-        """What the decision claims about the arm, in words.
-
-        >>> from cabai import create_study
-        >>> about = {"arms": ["a", "b"], "family": "bernoulli", "storage": "memory"}
-        >>> create_study("best", **about).status().best
-        'has the largest mean'
-        >>> create_study("good enough", epsilon=0.1, direction="minimize", **about).status().best
-        'has a mean within 0.1 of the smallest mean'
-        """
-        if self.goal == CHEAPEST:
-            return cheapest_best(self, words.in_words(len(self.arms)))
+        """What the decision claims about the arm, in words."""
         epsilon = words.rounded_up(self.epsilon) if self.reason == ACCEPTED else f"{self.epsilon:g}"
-        wanted = "largest" if self.direction == "maximize" else "smallest"
-        if self.items is not None:
+        if self.items is None:
+            wanted = "largest" if self.direction == "maximize" else "smallest"
+            among = " among the arms still in" if self.dropped else ""
+        else:
             wanted = "highest" if self.direction == "maximize" else "lowest"
-            mean = f"a mean within {epsilon} of the {wanted}" if self.epsilon else f"the {wanted} mean"
-            tied = f", tied with {words.listed(self.tied)}," if self.tied and not self.epsilon else ""
-            among = f"of these {words.in_words(len(self.arms))}"
-            if self.earlier:
-                among += f" and the {words.in_words(len(self.earlier))} of the earlier race"
-            return f"has {mean}{tied} {among} on these {self.items} items"
-        among = " among the arms still in" if self.dropped else ""
-        close = f"has a mean within {epsilon} of the {wanted} mean"
-        return (close if self.epsilon else f"has the {wanted} mean") + among
+            more = f" and the {words.in_words(len(self.earlier))} of the earlier race" if self.earlier else ""
+            among = f" of these {words.in_words(len(self.arms))}{more} on these {self.items} items"
+        if self.goal == CHEAPEST:
+            return f"is within {epsilon} of the best{among}, and {self._cheaper}"
+        tied = f", tied with {words.listed(self.tied)}," if self.tied and not self.epsilon else ""
+        close = f"a mean within {epsilon} of the {wanted}{' mean' if self.items is None else ''}"
+        return f"has {close if self.epsilon else f'the {wanted} mean'}{tied}{among}"
+
+    @property
+    def _cheaper(self) -> str:
+        """Of goal cheapest: what is shown of the arms that are cheaper than the decision or, before, the leader."""
+        assert self.slack is not None
+        costs = {arm.name: math.inf if arm.running_cost is None else arm.running_cost for arm in self.arms}
+        answer = self.decision or self.leader
+        if answer is not None and costs[answer] == min(costs.values()):
+            return "no arm is cheaper"
+        margin = self.epsilon - self.slack
+        return f"every cheaper arm is {f'more than {margin:.6g} ' if margin > 0 else ''}worse than the best"
 
     @property
     def promise(self) -> str:
-        """How sure the decision is, in words.
-
-        >>> from cabai import create_study
-        >>> create_study("promise", arms=["a", "b"], family="bernoulli", storage="memory").status().promise
-        'wrong with probability at most 0.05'
-        """
+        """How sure the decision is, in words."""
         if self.items is not None and self.stopped and self.confidence == 1:
             return "known exactly, since everything was evaluated"
         if self.proven:
@@ -207,26 +222,12 @@ class Status:
 
     @property
     def statement(self) -> str | None:
-        """What has been decided, in words; None if nothing has.
-
-        >>> from cabai import create_study
-        >>> study = create_study("statement", arms=["a", "b"], items=100, costs=[1, 2], storage="memory")
-        >>> study.run(lambda arm, item: arm == "b").statement
-        'b has the highest mean of these two on these 100 items, wrong with probability at most 0.05'
-        """
+        """What has been decided, in words; None if nothing has."""
         return None if self.decision is None else f"{self.decision} {self.best}, {self.promise}"
 
     @property
     def sentence(self) -> str:
-        """How the study stands, in a sentence or two.
-
-        >>> from cabai import create_study
-        >>> study = create_study("sentence", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> study.status().sentence
-        'Nothing observed yet.'
-        >>> study.run(lambda arm: 1 if arm == "b" else 0).sentence
-        'Decided: b has the largest mean, wrong with probability at most 0.05; 12 spent on 9 pulls.'
-        """
+        """How the study stands, in a sentence or two."""
         spent = f"{words.money(self.spent)} spent"
         if self.decision is not None:
             number = self.pulls + self.waiting + self.discarded + self.failures
@@ -236,53 +237,46 @@ class Status:
                 paid += f", {share} of the {words.rough(self.full_cost, 3)} that evaluating everything costs"
             return f"{'Accepted' if self.reason == ACCEPTED else 'Decided'}: {self.statement}; {paid}."
         if self.stopped:
+            certified = f"at {self.certified_pulls or 0:,} pulls, where the certificate of its threshold ends"
+            most = words.money(self.max_cost if self.reason == "max_cost" else self.max_pulls)
+            ends = {"by hand": "by hand", "certificate": certified}
+            limit = ends.get(self.reason or "", f"at {self.reason} = {most}")
             if self.leader is None:
-                return f"Stopped {self._limit} before any reward; no decision."
+                return f"Stopped {limit} before any reward; no decision."
             known = self.known or f"{self.leader} leads, but nothing is proven"
             if self.goal == CHEAPEST:
                 known = f"{self.leader} is the likely answer; {self.known or 'nothing is proven'}"
             word = "Proven" if self.within == 0 and self.goal != CHEAPEST else "Undecided"
-            return f"{word}: {known}. Stopped {self._limit}; {spent}."
-        if self.leader is None and self.waiting:
-            held = f"{self.waiting} told early, waiting for pulls asked before them"
-            return f"Nothing counts yet: {held}. {spent}."
-        if self.leader is None and self.failures:
-            return f"No reward yet: {self.failures} failed. {spent}."
-        if self.leader is None:
+            return f"{word}: {known}. Stopped {limit}; {spent}."
+        if self.leader is None and not self.waiting and not self.failures:
             return "Nothing observed yet."
-        if self.progress is None:
-            return f"{self.leader} leads so far; how far it is from a decision cannot be told here. {spent}."
-        if self.forecast is None:
-            rest = (
-                f", at most about {words.rough(self.at_most, 3)} more"
-                if self.items and self.at_most is not None
-                else ""
-            )
-            return f"{self.leader} leads so far; it is too early to tell more. {spent}{rest}."
-        if self.claim is not None:
-            return f"{self.leader} is the likely answer. Still to show: {self.claim}. {self._paid}."
-        if self.looks_tied:
-            end = "" if self.within is None else f"; epsilon = {words.rounded_up(self.within)} would end it now"
-            return f"{self.outlook.capitalize()}: {self.leader} and {self.rival} are perhaps tied. {spent}{end}."
-        return f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}. {self._paid}."
+        if self.leader is None and self.waiting:
+            what = f"Nothing counts yet: {self.waiting} told early, waiting for pulls asked before them"
+        elif self.leader is None:
+            what = f"No reward yet: {self.failures} failed"
+        elif self.progress is None:
+            what = f"{self.leader} leads so far; how far it is from a decision cannot be told here"
+        elif self.forecast is None:
+            what = f"{self.leader} leads so far; it is too early to tell more"
+            if self.items and self.at_most is not None:
+                spent += f", at most about {words.rough(self.at_most, 3)} more"
+        elif self.looks_tied and self.claim is None:
+            what = f"{self.outlook.capitalize()}: {self.leader} and {self.rival} are perhaps tied"
+            if self.within is not None:
+                spent += f"; epsilon = {words.rounded_up(self.within)} would end it now"
+        else:
+            limit = "budget" if self.max_pulls is None and self.certified_pulls is None else "limit"
+            spent = f"{words.percent(self.progress)} done: {spent}{self.forecast.said(limit)}"
+            what = f"{self.leader} leads{', ' if self.ahead else ''}{self.ahead}"
+            if self.claim is not None:
+                what = f"{self.leader} is the likely answer. Still to show: {self.claim}"
+        return f"{what}. {spent}."
 
     def line(self, width: int | None = None) -> str:
-        """How it stands in one line, for a terminal of that width: cut from the right, and never the money.
-
-        >>> from cabai import create_study
-        >>> about = {"arms": ["a", "b"], "family": "bernoulli", "costs": [1, 2], "storage": "memory"}
-        >>> study = create_study("line", max_cost=99, **about)
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> [study.status().line(width) for width in (None, 30, 20)]
-        ['6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
-        """
-        number = f"{self.pulls:,} pulls"
-        if self.items is not None:
-            number = f"{self.pulls:,} of {self.items * len(self.arms):,} scores"
-        found = [
-            number,
-            f"{words.money(self.spent)}{'' if self.max_cost is None else f' of {words.money(self.max_cost)}'} spent",
-        ]
+        """How it stands in one line, for a terminal of that width: cut from the right, and never the money."""
+        scores = f"{self.pulls:,} of {(self.items or 0) * len(self.arms):,} scores"
+        budget = "" if self.max_cost is None else f" of {words.money(self.max_cost)}"
+        found = [f"{self.pulls:,} pulls" if self.items is None else scores, f"{words.money(self.spent)}{budget} spent"]
         if self.looks_tied:
             found.append(f"{self.outlook}, perhaps tied")
         elif self.progress is not None and not self.stopped:
@@ -302,24 +296,8 @@ class Status:
         return f"no {'end' if all(limit is None for limit in limits) else 'decision'} in sight"
 
     @property
-    def _limit(self) -> str:
-        """Where the study stopped without a decision."""
-        if self.reason == "by hand":
-            return "by hand"
-        if self.reason == "certificate":
-            return f"at {self.certified_pulls:,} pulls, where the certificate of its threshold ends"
-        return f"at {self.reason} = {words.money(self.max_cost if self.reason == 'max_cost' else self.max_pulls)}"
-
-    @property
     def ahead(self) -> str:
-        """By how much the leader leads, in words; the first number is observed, the second is proven.
-
-        >>> from cabai import create_study
-        >>> study = create_study("ahead", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> study.status().ahead
-        'ahead of b by 1'
-        """
+        """By how much the leader leads, in words; the first number is observed, the second is proven."""
         if self.rival is None or self.lead is None or self.lead < 0:  # a race's leader may be behind on common items
             return ""
         if self.lead == 0:
@@ -330,24 +308,8 @@ class Status:
         return f"ahead of {self.rival} by {much}, at most {words.rounded_up(self.lead_at_most)}"
 
     @property
-    def _paid(self) -> str:
-        """How far it has come, what was spent, and what is left."""
-        if self.forecast is None:
-            ahead = ""
-        else:
-            ahead = self.forecast.said("budget" if self.max_pulls is None and self.certified_pulls is None else "limit")
-        return f"{words.percent(self.progress)} done: {words.money(self.spent)} spent{ahead}"
-
-    @property
     def known(self) -> str | None:
-        """What is proven without a decision, in words: which arms may be the best, and how far the leader is from it.
-
-        >>> from cabai import create_study
-        >>> study = create_study("known", arms=["a", "b"], family="bernoulli", costs=[1, 2], seed=1, storage="memory")
-        >>> study.tell_many([{"pull": pull, "reward": pull.arm == "a"} for pull in study.ask(6)])
-        >>> study.status().known
-        'a is at most 0.19 worse than the best, wrong with probability at most 0.05'
-        """
+        """What is proven without a decision, in words: which arms may be the best, and how close the leader is."""
         found, possible = [], [arm.name for arm in self.arms if arm.may_be_best]
         if possible and len(possible) < len(self.arms):
             best = f"one of {len(possible)} arms" if len(possible) > 6 else words.either(possible)
@@ -363,12 +325,7 @@ class Status:
 
     @property
     def shown(self) -> list[str]:
-        """What else is proven, in sentences.
-
-        >>> from cabai import create_study
-        >>> create_study("new", arms=["a", "b"], family="bernoulli", storage="memory").status().shown
-        []
-        """
+        """What else is proven, in sentences."""
         known = self.known
         if not self.stopped:
             return [] if known is None else [f"Proven: {known}."]
@@ -381,45 +338,22 @@ class Status:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as a dictionary that JSON can hold: no NaN, no infinities.
-
-        >>> from cabai import create_study
-        >>> found = create_study("to_dict", arms=["a", "b"], family="bernoulli", storage="memory").status().to_dict()
-        >>> found["pulls"], found["decision"], found["arms"][0]["name"]
-        (0, None, 'a')
-        """
+        """The status as a dictionary that JSON can hold: no NaN, no infinities."""
         return asdict(self)
 
     def rows(self) -> list[list[str]]:
-        """The arms as rows of a table, with a heading.
-
-        >>> from cabai import create_study
-        >>> study = create_study("rows", arms=["a", "b"], family="bernoulli", costs=[1, 2], storage="memory")
-        >>> study.tell(study.ask(), reward=1)
-        >>> for row in study.status().rows():
-        ...     print(row)
-        ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
-        ['a', '1', '1.00', '0.01 to 1.00', '1', '1', 'leads']
-        ['b', '0', '', '', '2', '0', '']
-        """
-        interval = [f"{1 - self.delta:.4g} interval"] if self.items is None else []
-        count = "pulls" if self.items is None else "items"
-        return [["arm", count, "mean", *interval, "mean cost", "spent", ""], *(self._row(arm) for arm in self.arms)]
-
-    def _row(self, arm: ArmStatus) -> list[str]:
-        state, texts = self.state_of(arm), self.texts(arm)
-        for number, what in ((arm.waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")):
-            if number and not (what == "waiting" and self.stopped):
-                state = f"{state}, {number} {what}".lstrip(", ")
-        return [
-            arm.name,
-            str(arm.pulls),
-            texts["mean"],
-            *([texts["interval"]] if self.items is None else []),
-            words.money(arm.cost),
-            words.money(arm.spent),
-            state,
-        ]
+        """The arms as rows of a table, with a heading."""
+        count, interval = "pulls" if self.items is None else "items", f"{1 - self.delta:.4g} interval"
+        found = [["arm", count, "mean", interval, "mean cost", "spent", ""]]
+        for arm in self.arms:
+            texts, waiting = self.texts(arm), 0 if self.stopped else arm.waiting
+            more = (waiting, "waiting"), (arm.failures, "failed"), (arm.lapses, "lapsed")
+            state = [self.state_of(arm), *(f"{number} {what}" for number, what in more if number)]
+            paid = words.money(arm.cost), words.money(arm.spent)
+            found.append(
+                [arm.name, str(arm.pulls), texts["mean"], texts["interval"], *paid, ", ".join(filter(None, state))]
+            )
+        return found if self.items is None else [[*row[:3], *row[4:]] for row in found]
 
     def texts(self, arm: ArmStatus) -> dict[str, str]:
         """The numbers of an arm's mean, with as many digits as its interval allows."""
@@ -445,23 +379,20 @@ class Status:
 
     def state_of(self, arm: ArmStatus) -> str:
         """What there is to say of an arm, in a word or two; empty where it is nothing."""
-        is_best = self.goal == BEST
-        if arm.name == self.decision:
-            best = "decided" if self.epsilon else "best"  # with an epsilon, another may be better
-            return "cheapest" if not is_best else "accepted" if self.reason == ACCEPTED else best
-        if arm.name in self.dropped:
-            return "dropped"
-        if arm.name in self.tied:
-            return "tied"
-        if arm.excluded:
-            return "too bad"
-        if arm.name == self.leader:
-            return ("led" if self.stopped else "leads") if is_best else "likely"
-        if not arm.in_play or (arm.standing or "").startswith("out"):
-            return "out"
-        if arm.may_be_best is False:
-            return "not the best"
-        return "closest rival" if arm.name == self.rival and is_best and not self.stopped else ""
+        is_best, best = self.goal == BEST, "decided" if self.epsilon else "best"  # with epsilon, another may be better
+        best = "accepted" if self.reason == ACCEPTED else best
+        leads = "led" if self.stopped else "leads"
+        states = {
+            best if is_best else "cheapest": arm.name == self.decision,
+            "dropped": arm.name in self.dropped,
+            "tied": arm.name in self.tied,
+            "too bad": arm.excluded,
+            leads if is_best else "likely": arm.name == self.leader,
+            "out": not arm.in_play or (arm.standing or "").startswith("out"),
+            "not the best": arm.may_be_best is False,
+            "closest rival": arm.name == self.rival and is_best and not self.stopped,
+        }
+        return next((state for state, is_so in states.items() if is_so), "")
 
     def _repr_html_(self) -> str:
         return status_table(self)
@@ -470,54 +401,31 @@ class Status:
         about = f"{self.name}: {self.family}, {self.direction}, delta {self.delta:g}"
         about += f", epsilon {self.epsilon:g}" if self.epsilon else ""
         about += "" if self.slack is None else f", goal {self.goal}, slack {self.slack:g}"
-        if self.items is None:
-            about += f", policy {self.policy}, threshold {self.threshold}"
-        else:
-            about += f", {self.items} items, {self.threshold} race"
+        about += f", policy {self.policy}, threshold {self.threshold}" if self.items is None else ""
+        about += "" if self.items is None else f", {self.items} items, {self.threshold} race"
         about += f", reserve {self.reserve:g}" if self.reserve else ""
-        more = []
-        if self.under_way:
-            lapsed = f", {self.lapsed} of them released or expired" if self.lapsed else ""
-            more.append(f"{self.under_way} under way{lapsed}")
-        if self.waiting_for is not None:
-            decide = "; counting them would decide the study" if self.would_decide else ""
-            more.append(f"{self.waiting} told early, waiting for {self.waiting_for}, asked before them{decide}")
-        elif self.unused:
-            without = "the study stopped without" if self.decision is None else "the decision did not need"
-            what, them = ("result is", "it") if self.unused == 1 else ("results are", "them")
-            more.append(f"{self.unused} {what} not counted: {without} {them}")
-        if self.imported:
-            more.append(f"{self.imported} told by import")
-        if self.discarded and self.items is not None:
-            more.append(f"{self.discarded} told again of the same item: they do not count")
-        elif self.discarded:
-            out = sum(arm.discarded for arm in self.arms if not arm.in_play)
-            for number, what in (
-                (out, "of arms that are out"),
-                (self.discarded - out, "as sums after the study stopped"),
-            ):
-                more += [f"{number} told {what}: they do not count"] if number else []
-        if self.late:
-            end = "the study stopped" if self.decision is None else "the decision"
-            what, they = ("result", "it") if self.late == 1 else ("results", "they")
-            more.append(f"{self.late} {what} arrived after {end}; {they} cost {words.money(self.spent_late)}")
-        more += self.shown
+        lapsed = f", {self.lapsed} of them released or expired" if self.lapsed else ""
+        decide = "; counting them would decide the study" if self.would_decide else ""
+        without, end = "the study stopped without", "the study stopped"
+        if self.decision is not None:
+            without, end = "the decision did not need", "the decision"
+        unused, them = ("result is", "it") if self.unused == 1 else ("results are", "them")
+        late, they = ("result", "it") if self.late == 1 else ("results", "they")
+        again = 0 if self.items is None else self.discarded
+        out = 0 if again else sum(arm.discarded for arm in self.arms if not arm.in_play)
+        numbers = {
+            f"under way{lapsed}": self.under_way,
+            f"told early, waiting for {self.waiting_for}, asked before them{decide}": self.waiting_for and self.waiting,
+            f"{unused} not counted: {without} {them}": self.unused,
+            "told by import": self.imported,
+            "told again of the same item: they do not count": again,
+            "told of arms that are out: they do not count": out,
+            "told as sums after the study stopped: they do not count": self.discarded - again - out,
+            f"{late} arrived after {end}; {they} cost {words.money(self.spent_late)}": self.late,
+        }
+        more = [f"{number} {what}" for what, number in numbers.items() if number]
         rows = self.rows()
         arms = table([row[:-1] for row in rows]).split("\n")
         arms = [f"{line}  {row[-1]}".rstrip() for line, row in zip(arms, rows, strict=True)]  # words: aligned left
-        return "\n".join([about, *arms, *more, self.sentence, *(f"Warning: {text}" for text in self.warnings)])
-
-
-def cheapest_best(status: Status, number: str) -> str:
-    """What the decision is about: the arm decided for or, before that, the likely answer; `number` is that of arms."""
-    of = ""
-    if status.items is not None:
-        of = f" of these {number} on these {status.items} items"
-    assert status.slack is not None
-    cheap = {arm.name: math.inf if arm.running_cost is None else arm.running_cost for arm in status.arms}
-    answer = status.decision or status.leader
-    if answer is not None and cheap[answer] == min(cheap.values()):
-        return f"is within {status.epsilon:g} of the best{of}, and no arm is cheaper"
-    margin = max(status.epsilon - status.slack, 0.0)
-    worse = f"more than {margin:.6g} worse than the best" if margin else "worse than the best"
-    return f"is within {status.epsilon:g} of the best{of}, and every cheaper arm is {worse}"
+        warnings = [f"Warning: {text}" for text in self.warnings]
+        return "\n".join([about, *arms, *more, *self.shown, self.sentence, *warnings])
