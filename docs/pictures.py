@@ -205,7 +205,7 @@ def plan():
 
 
 def savings():
-    """What finding the best costs next to the usual ways, in studies and on the demo's dataset: the README's picture."""
+    """What finding the best costs next to the usual ways, in studies and on a dataset: the README's picture."""
     drawn = [random_instance("bernoulli", 10, seed=0, number=i) for i in range(10)]
     options = {"delta": 0.05, "trajectories": 100}
     ratios = [

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from cabai.study.current import new_state
 from cabai.study.settings import Settings
 
@@ -40,9 +38,7 @@ class Play:
         return self.state._stops(self.state.ordered)
 
     def choose(self, under_way: Sequence[int]) -> int:
-        choice = self.state._choose(np.asarray(under_way))
-        self.state._keep(choice)
-        return choice[0]
+        return self.state.choose_after(under_way)
 
 
 def check_order_of_asking(study: Any, *fields: str) -> None:

@@ -121,7 +121,7 @@ def test_arms_that_are_tied_are_cut_and_told_so():
     budget = found["solved"]["budget"]
     assert budget["value"] is None
     assert budget["tried"] >= 500  # is not enough
-    for told in (", mean at least ", "10 % or more pay more than", "cut short because their arms are too close"):
+    for told in (", mean at least ", "10 % or more pay more than", "cut short before a decision"):
         assert told in repr(planned)
 
 

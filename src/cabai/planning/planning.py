@@ -85,7 +85,7 @@ def plan(
       an arm within 0.124 of the best (epsilon): chance 82 ± 3 %
       a best arm ahead of the next by 0.366 (gap), others as given: chance 80 ± 3 %
       a decision that is wrong with probability at most 0.3 (delta): chance 81 ± 3 %
-    From 200 simulated studies, 1 of them cut short because their arms are too close; ± is a standard error, seed 0.
+    From 200 simulated studies, 1 of them cut short before a decision; ± is a standard error, seed 0.
     """
     if not isinstance(curve, bool) and curve not in CURVES:
         raise InvalidInput(f"curve must be one of {', '.join(CURVES)}, got {shown(curve)}.")

@@ -217,7 +217,7 @@ class Plan:
         if adds and not math.isinf(self.limit):
             lines.append(f"What an arm adds is computed as if no study paid more than {money(self.limit)}.")
         cut = int(bills.cut.sum())
-        ended = f", {cut} of them cut short because their arms are too close" if cut else ""
+        ended = f", {cut} of them cut short before a decision" if cut else ""
         last = f"From {len(bills)} simulated studies{ended}; ± is a standard error, seed {self.seed}."
         return "\n".join([*lines, *self.notes, last])
 

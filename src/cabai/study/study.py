@@ -205,9 +205,10 @@ class Study(ABC):
         return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST))  # type: ignore[no-any-return]
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Give a pull back untried: it is the next to be offered. Does nothing if the pull has been told.
+        """Give a pull back untried: it is the next to be offered.
 
-        Raises `LostPull` if it was offered again since `pull` was handed out, or to another worker than `worker`.
+        Does nothing if the pull has been told. Raises `LostPull` if it was offered again since `pull` was handed out,
+        or to another worker than `worker`.
 
         >>> from cabai import create_study
         >>> study = create_study("release", arms=["a", "b"], family="bernoulli", storage="memory")
@@ -219,7 +220,9 @@ class Study(ABC):
         self._lease("release", pull, worker)
 
     def renew(self, pull: Pull | str, *, worker: str | None = None) -> None:
-        """Renew the lease of a pull that is still being tried; `run` does so. Refused and ignored as in `release`.
+        """Renew the lease of a pull that is still being tried; `run` does so.
+
+        Refused and ignored as in `release`.
 
         >>> from cabai import create_study
         >>> study = create_study("renew", arms=["a", "b"], family="bernoulli", lease=60, storage="memory")

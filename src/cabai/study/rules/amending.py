@@ -42,8 +42,11 @@ def amend(transaction: Transaction, *, by: str, **given: Any) -> None:
         given["metadata"] = {arm: both[arm] for arm in before.arms if both.get(arm) is not None}
     changes = changed(before, given, again=by.endswith(RUN))  # what a run says is logged even if it was said before
     if changes and ended is not None and ended.words in ENDED and set(changes) != {"metadata"}:
-        why = f"study {transaction.row.name!r} {ENDED[ended.words]}"
-        raise InvalidInput(f"{why}: only its metadata can still be amended.")
+        name, value = next((name, old) for name, (old, _) in changes.items() if name != "metadata")
+        raise InvalidInput(
+            f"study {transaction.row.name!r} {ENDED[ended.words]}: only its metadata can still be amended. Its {name} "
+            f"stays {'unset' if value is None else value}."
+        )
     add(transaction, changes, by)
 
 

@@ -335,7 +335,8 @@ def arms_of(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str
 def test_of(arm: str, given: Mapping[str, Any], shell: bool) -> list[str] | str:
     command, function = given.get("command"), given.get("function")
     if (command is None) == (function is None):
-        raise InvalidInput(f"arm {arm!r} needs either a command or a function, not both; all arms may share one.")
+        has = "neither a command nor a function" if command is None else "a command and a function"
+        raise InvalidInput(f"arm {arm!r} has {has}: it needs one of them, which all arms may share.")
     if function is not None:
         if not isinstance(function, str) or function.count(":") != 1:
             raise InvalidInput(f"function must be written module:function, got {shown(function)}.")

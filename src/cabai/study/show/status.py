@@ -103,7 +103,7 @@ class Status:
     >>> status.shown == [f"Proven: {status.known}."]
     True
     >>> [status.line(width) for width in (None, 30, 20)]
-    ['6 pulls, 9 of 99 spent, 67 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
+    ['6 pulls, 9 of 99 spent, 62 % done, a leads', '6 pulls, 9 of 99 spent', '9 of 99 spent']
     >>> for row in status.rows():
     ...     print(row)
     ['arm', 'pulls', 'mean', '0.95 interval', 'mean cost', 'spent', '']
