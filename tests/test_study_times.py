@@ -19,8 +19,9 @@ import pytest
 
 import cabai
 from cabai.cli.main import system_error
-from cabai.study.run import loop, recipe
-from cabai.study.run.recipe import checked_for_a_shell, quoted, read_recipe
+from cabai.study.run import commands, loop
+from cabai.study.run.commands import checked_for_a_shell, quoted
+from cabai.study.run.recipe import read_recipe
 from shell import here
 
 SLEEP = 'command = "sleep 0.0{arm}"\narms = ["1", "5"]\n'
@@ -53,7 +54,7 @@ def test_the_time_is_taken_when_a_command_ends_not_when_somebody_looks(tmp_path,
             time.sleep(1)
             return super().get(*args, **options)
 
-    monkeypatch.setattr("cabai.study.run.recipe.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
+    monkeypatch.setattr("cabai.study.run.commands.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
     run(tmp_path, f'reward = "seconds"\ntimeout = 5\nmax_pulls = 4\npolicy = "uniform"\n{SLEEP}')
     for arm, least in (("1", 0.01), ("5", 0.05)):
         assert least <= min(each["reward"] for each in observed(tmp_path) if each["arm"] == arm) < 1
@@ -317,11 +318,11 @@ def test_a_command_is_waited_for_and_killed_without_wait4_and_killpg(monkeypatch
     for name in ("wait4", "killpg"):
         monkeypatch.delattr(os, name)
     process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
-    ended = recipe.wait_for(process, time.perf_counter() + 60, threading.Event())
+    ended = commands.wait_for(process, time.perf_counter() + 60, threading.Event())
     assert (ended.code, ended.cpu, ended.cut_short) == (7, 0.0, "")
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    ended = recipe.wait_for(process, time.perf_counter() + 0.2, threading.Event())
-    assert ended.cut_short == recipe.TIMED_OUT
+    ended = commands.wait_for(process, time.perf_counter() + 0.2, threading.Event())
+    assert ended.cut_short == commands.TIMED_OUT
     assert process.returncode not in (0, None)
 
 
@@ -336,7 +337,7 @@ def test_nobody_is_sent_a_signal_to_learn_whether_he_lives(monkeypatch):
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a signal was sent"))
     assert not loop.was_killed(worker)
     with pytest.raises(cabai.InvalidInput, match="shell = true needs a POSIX shell"):
-        recipe.checked_for_a_shell("echo {arm}")
+        commands.checked_for_a_shell("echo {arm}")
     monkeypatch.setattr(os, "name", "posix")
     monkeypatch.setattr(errno, "errorcode", {28: "ENOSPC"})
     assert system_error(OSError(28, "No space left")).startswith("cannot write to standard output: No space left")

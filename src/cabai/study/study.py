@@ -234,7 +234,8 @@ class Study(ABC):
     def stop(self) -> None:
         """End the study by hand, for good and without a decision.
 
-        Does nothing if it has stopped already. Pulls under way may still be told: they are on the bill, and marked late.
+        Does nothing if it has stopped already. Pulls under way may still be told: they are on the
+        bill, and marked late.
 
         >>> from cabai import create_study
         >>> study = create_study("stop", arms=["a", "b"], family="bernoulli", costs=[1, 1], storage="memory")
