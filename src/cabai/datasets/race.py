@@ -170,10 +170,10 @@ class Race:
 
     def next(
         self, costs: Sequence[float], under_way: Sequence[Collection[int]], passed: dict[int, int] | None = None,
-        beyond: int = 0, batch: int = 0, arm: int | None = None, everything: bool = False,
+        extra: int = 0, batch: int = 0, arm: int | None = None, everything: bool = False,
     ) -> tuple[int, int] | None:  # fmt: skip
         """The arm and position to evaluate next, where `under_way[a]` are positions of arm a that are being evaluated;
-        None if enough is under way, plus `beyond`. `passed` remembers where the search has been, for calls with nothing
+        None if enough is under way, plus `extra`. `passed` remembers where the search has been, for calls with nothing
         told in between.
 
         With a `batch`, it is the first of this many of one arm, which has no other under way, and no arm is a batch
@@ -182,14 +182,14 @@ class Race:
         active, begin = wanted if arm is None else [arm], {} if passed is None else passed
         if not batch and not math.isinf(self.speculate):  # results may decide: then the others were paid for nothing
             most = max(2 * len(active), self.speculate * self.told)
-            if sum(map(len, under_way)) >= most + beyond:
+            if sum(map(len, under_way)) >= most + extra:
                 return None
         prefix = self.board.prefix.tolist()
         reached = {a: self._reached(a, under_way[a], begin.get(a, prefix[a])) for a in active}
         begin.update(reached)
         if batch and arm is None:
-            last = min((prefix[a] if under_way[a] else reached[a] for a in active), default=0) + batch + beyond
-            active = [a for a in active if len(under_way[a]) <= beyond and reached[a] < last]
+            last = min((prefix[a] if under_way[a] else reached[a] for a in active), default=0) + batch + extra
+            active = [a for a in active if len(under_way[a]) <= extra and reached[a] < last]
         chosen = min(active, key=lambda a: (reached[a], costs[a]), default=None)
         return None if chosen is None or reached[chosen] == self.items else (chosen, reached[chosen])
 

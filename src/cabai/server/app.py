@@ -184,7 +184,7 @@ def add_paths(app: FastAPI, studies: OpenStudies, streams: Streams) -> None:
         has stopped without a decision."""
 
         def work(study: StoredStudy) -> dict[str, Any]:
-            pulls = study._ask(asked.n, asked.worker, key, extra=asked.beyond, batch=asked.batch)
+            pulls = study._ask(asked.n, asked.worker, key, extra=asked.extra, batch=asked.batch)
             return {"pulls": list(map(asdict, pulls)), "amended": study._read("short")["amended"]}
 
         return unless_stopped(name, work)

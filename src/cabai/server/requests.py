@@ -119,12 +119,12 @@ def is_plain(text: str) -> bool:
 
 
 class Ask(Body):
-    """With items, `beyond` is how many more pulls than usual may be under way: those with a known result that is not
+    """With items, `extra` is how many more pulls than usual may be under way: those with a known result that is not
     told yet. As a `batch`, all pulls are of one arm, of which nothing else is under way."""
 
     n: Annotated[StrictInt, Field(ge=1, le=MOST_PULLS)] = 1
     worker: Worker = None
-    beyond: Annotated[StrictInt, Field(ge=0, le=MOST_PULLS)] = 0
+    extra: Annotated[StrictInt, Field(ge=0, le=MOST_PULLS)] = 0
     batch: StrictBool = False
 
 

@@ -21,7 +21,7 @@ from cabai.settings import STOP, WORST, settings_for
 from cabai.support.validation import InvalidInput, amount, shown
 
 LONGEST_ID = 500
-MOST = 10_000_000
+MOST_ITEMS = 10_000_000
 
 
 def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,13 +120,13 @@ def checked_ids(items: Any) -> tuple[int, tuple[str | int, ...] | None]:
     if isinstance(items, (Items, Dataset)):
         return checked_ids(items.count if items.ids is None else items.ids)
     if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
-        if not 1 <= items <= MOST:
-            raise InvalidInput(f"items must be from 1 to {MOST}, got {shown(items)}.")
+        if not 1 <= items <= MOST_ITEMS:
+            raise InvalidInput(f"items must be from 1 to {MOST_ITEMS}, got {shown(items)}.")
         return int(items), None
     if isinstance(items, (str, bytes)) or not isinstance(items, Sequence):
         raise InvalidInput(f"items must be a number of items or a list of their ids, got {shown(items)}.")
-    if not 1 <= len(items) <= MOST:
-        raise InvalidInput(f"there must be from 1 to {MOST} items, got {len(items)}.")
+    if not 1 <= len(items) <= MOST_ITEMS:
+        raise InvalidInput(f"there must be from 1 to {MOST_ITEMS} items, got {len(items)}.")
     ids = tuple(map(plain_id, items))
     double, often = Counter(map(str, ids)).most_common(1)[0]
     if often > 1:

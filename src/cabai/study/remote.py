@@ -69,7 +69,7 @@ class RemoteStudy(Study):
         if rule == "ask":
             count, worker, name, extra, batch = given["asked"]
             key = secrets.token_hex(16) if name is None else hashlib.sha256(name.encode()).hexdigest()
-            body = {"n": count, "worker": worker, "beyond": extra, "batch": batch}
+            body = {"n": count, "worker": worker, "extra": extra, "batch": batch}
             return [made(Pull, each) for each in self._call("ask", body=body, key=key)["pulls"]], None
         if rule == "tell":  # numbers of any type have become those of JSON
             told = [{name: getattr(each, name) for name in TOLD} for each in given["results"]]

@@ -188,7 +188,7 @@ class Study(ABC):
         if isinstance(counts, Mapping) and not set(counts) <= set(self.arms):  # an arm may have joined
             self._read("settings")
         sums = counting.read(self.settings, counts)
-        most = None if following is None else whole(following, "following", 1, counting.MOST)
+        most = None if following is None else whole(following, "following", 1, counting.MOST_SUMMED)
         return self._do("tell_counts", sums=sums, period=when, following=most)  # type: ignore[no-any-return]
 
     def split(self, pulls: int) -> dict[str, int]:
@@ -202,7 +202,7 @@ class Study(ABC):
         if self.settings.items is not None:
             raise InvalidInput(f"study {self.name!r} has items: its race asks for them one by one: nothing is split.")
         self._prepare()
-        return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST))  # type: ignore[no-any-return]
+        return self._read("split", pulls=whole(pulls, "pulls", 1, counting.MOST_SUMMED))  # type: ignore[no-any-return]
 
     def release(self, pull: Pull | str, *, worker: str | None = None) -> None:
         """Give a pull back untried: it is the next to be offered.

@@ -26,7 +26,7 @@ from cabai.support.specialise import binding
 from cabai.support.validation import InvalidInput, not_negative, positive, shown, whole
 from cabai.thresholds import Calibrated
 
-MOST = 2**53  # pulls of a study, beyond which sums are not exact
+MOST_SUMMED = 2**53  # pulls of a study, beyond which sums are not exact
 STEPS = 200  # steps in which the pulls of a period are divided
 
 
@@ -70,9 +70,9 @@ def read_one(settings: Settings, arm: str, given: Any) -> Sum:
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence) or not 3 - known <= len(given) <= 3:
         what = "(pulls, reward) or (pulls, reward, cost)" if known else "(pulls, reward, cost)"
         raise InvalidInput(f"the counts of arm {arm!r} must be {what}, got {shown(given)}.")
-    pulls = whole(given[0], f"pulls of arm {arm!r}", 0, MOST)
-    reward = whole(given[1], f"reward of arm {arm!r}", 0, MOST)
-    if reward > (pulls if isinstance(settings.family, Bernoulli) else pulls * MOST):
+    pulls = whole(given[0], f"pulls of arm {arm!r}", 0, MOST_SUMMED)
+    reward = whole(given[1], f"reward of arm {arm!r}", 0, MOST_SUMMED)
+    if reward > (pulls if isinstance(settings.family, Bernoulli) else pulls * MOST_SUMMED):
         rewards = f"{settings.family.name} rewards"
         raise InvalidInput(f"arm {arm!r} was pulled {pulls} times: its {rewards} cannot sum to {reward}.")
     a, cost = settings.arms.index(arm), given[2] if len(given) == 3 else None
@@ -107,7 +107,7 @@ def take(transaction: Transaction, sums: Sequence[Sum], period: str) -> None:
         why = f"study {transaction.row.name!r} has stopped at {ended.words}"
         raise InvalidInput(f"{why}: raise it with amend() first, then tell.")
     total = state.asked + state.in_sums + sum(each.pulls for each in sums)
-    if total >= MOST:
+    if total >= MOST_SUMMED:
         raise InvalidInput(f"a study must have fewer than 2**53 pulls in all, and would have {total}.")
     paid = 0.0
     for each in sums:  # the costs before it count too

@@ -47,7 +47,7 @@ def observations(source: Any, settings: Settings, *, unseen: Any) -> list[Event]
             found += read(row, settings)
     if not found:
         raise InvalidInput(f"there is nothing to import in {origin}: no observation that counts.")
-    if sum(json.loads(each.words or "")[0][1] if each.kind == COUNTS else 1 for each in found) >= counts.MOST:
+    if sum(json.loads(each.words or "")[0][1] if each.kind == COUNTS else 1 for each in found) >= counts.MOST_SUMMED:
         raise InvalidInput(f"{origin} has too many pulls: there must be fewer than 2**53 in all.")
     return [each._replace(place=n, pull=n, worker=origin[:200]) for n, each in enumerate(found, 1)]
 

@@ -21,7 +21,7 @@ from cabai.datasets.dataset import Dataset
 from cabai.errors import RunFailed
 from cabai.settings import AS_FAILED, AS_TIMEOUT, STORAGE, SUCCESS, TIMES, settings_for
 from cabai.study.create import described, is_served, open_study
-from cabai.study.items import MOST
+from cabai.study.items import MOST_ITEMS
 from cabai.study.run.commands import Measure, checked_for_a_shell, mark_for_a_shell, run_command
 from cabai.study.run.loop import Failed, Wrong, one_each, read, was_killed
 from cabai.study.run.trying import Caught, awaited, checked_catch, is_of_the_trial
@@ -233,7 +233,7 @@ def recipe_of(content: dict[str, Any], file: Path) -> Recipe:
     if isinstance(items, str):
         content["items"] = Dataset.of(folder / items)
     elif isinstance(items, int) and not isinstance(items, bool):
-        content["items"] = Dataset.of(range(whole(items, "items", 1, MOST + 1)))
+        content["items"] = Dataset.of(range(whole(items, "items", 1, MOST_ITEMS + 1)))
     elif items is not None:
         raise InvalidInput(f"items must be a .jsonl or .csv file, or a number, got {shown(items)}.")
     if isinstance(content.get("threshold"), str) and content["threshold"].endswith(".json"):

@@ -31,7 +31,7 @@ CLOSE, ROUGHLY = 2e-3, 2e-2  # of epsilon: the precision of the search, from abo
 DOUBLINGS = 60
 NOTHING = 0.99  # of the range of means: that an arm is at most so much worse says nothing
 USUAL_PRICE = 3.0  # nats, of a test: where the search begins
-MOST = 10**6  # scores in all pairs of arms that are compared for a status
+MOST_COMPARED = 10**6  # scores in all pairs of arms that are compared for a status
 
 
 class Known(NamedTuple):
@@ -231,7 +231,7 @@ def race_separated(state: RaceState) -> NDArray[np.bool_]:
     race, arms = state.race, len(state.settings.arms)
     found, target = np.zeros((arms, arms), np.bool_), arms * (arms - 1) / state.settings.delta * ROUNDED_UP
     bets = first_bets(race.items, math.log(target))
-    small = arms * int(race.board.prefix.sum()) <= MOST
+    small = arms * int(race.board.prefix.sum()) <= MOST_COMPARED
     for b, a in itertools.permutations(range(arms), 2):
         if is_finished(state, b, a):
             found[b, a] = race.lead(b, a) > 0

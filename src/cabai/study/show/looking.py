@@ -26,7 +26,7 @@ from cabai.study.state.progress import prices, variances_of
 AS_SET = ("direction", "delta", "max_pulls", "goal", "slack", "reserve")
 OF_ALL = ("pulls", "waiting", "discarded", "failures")  # of all arms together
 LATELY = 9  # points of the history that say how fast results come
-MOST = 2**40  # pulls of an arm
+MOST_PULLS = 2**40  # pulls of an arm
 SUMS = "up", "down", "squares"  # what thresholds keep of the rewards that count
 WALKS, STEP = 200, 1.06  # random walks; their looks are at pulls that grow by this factor
 EARLY, LATE = -45, 30  # the first and the last look: before and after the n of the closest rival
@@ -256,7 +256,7 @@ def pulls_that_show(state: Any, b: int, a: int) -> int | None:
     with np.errstate(all="ignore"):
         while not is_shown(high):
             high *= 2
-            if high > MOST:
+            if high > MOST_PULLS:
                 return None
         low = high // 2
         while high - low > max(low // 100, 1):
