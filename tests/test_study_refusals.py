@@ -126,6 +126,10 @@ def test_a_value_of_another_kind_is_refused():
     study, of_policy = new(), "a policy is made of a function that chooses the next arm, got"
     for call, message in (
         (lambda: study.tell_many(3), "results must be a list of dictionaries, got 3"),
+        (
+            lambda: study.tell_many([{"reward": 1}]),
+            "each result must be a dictionary with a pull, and reward, cost or failed",
+        ),
         (lambda: study.report(3), "file must be a path, got 3"),
         (lambda: study.run(print, progress=3), "progress must be a function, got 3"),
         (lambda: run(study, lambda pulls: [1], batch=8), "batch is for a study with items"),

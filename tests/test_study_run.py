@@ -126,6 +126,22 @@ def test_results_whose_sums_no_number_can_hold_are_failed_pulls(known, workers):
     json.dumps(study.status().to_dict(), allow_nan=False)
 
 
+def test_a_lease_is_renewed_until_its_result_is_stored(monkeypatch):
+    """Else it ends while a slow database is told, and another worker pays for the same trial."""
+    study = new(lease=0.4, max_pulls=1)
+    tell = type(study).tell
+
+    def slow(self, *told, **more):
+        time.sleep(1.0)
+        tell(self, *told, **more)
+
+    monkeypatch.setattr(type(study), "tell", slow)
+    study.run(lambda arm: (1, 1.0))
+    kinds = [event["kind"] for event in study.events()]
+    assert (kinds[0], kinds[-2:]) == ("ask", ["tell", "stop"])
+    assert kinds.count("renew") == len(kinds) - 3 >= 2
+
+
 def test_run_needs_a_function():
     study = new()
     for test in (5, None, "co"):

@@ -215,7 +215,7 @@ class Settings:
         found = dataclasses.replace(self, **with_tuples(values))
         matter = "arms", "costs", "dropped", "epsilon", "budget"
         if all(getattr(found, name) == getattr(self, name) for name in matter):
-            vars(found).update({name: value for name, value in vars(self).items() if name not in FIELDS})
+            vars(found).update({name: value for name, value in vars(self).copy().items() if name not in FIELDS})
         return found
 
     def to_json(self) -> str:

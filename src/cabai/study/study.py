@@ -19,7 +19,7 @@ from cabai.study.run.watching import page_of, watched
 from cabai.study.settings import Settings, checked_metadata
 from cabai.study.state.accounts import Point
 from cabai.support.files import file_to_write, write_whole
-from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, whole
+from cabai.support.validation import InvalidInput, amount, check_kind, check_names, optional, shown, whole
 from cabai.support.version import __version__
 
 if TYPE_CHECKING:
@@ -156,10 +156,12 @@ class Study(ABC):
         self._prepare()
         told = []
         for each in results:
-            check_kind(each, Mapping, "each result must be a dictionary with a pull, and reward, cost or failed")
+            if not isinstance(each, Mapping) or "pull" not in each:
+                wrong = f"each result must be a dictionary with a pull, and reward, cost or failed, got {shown(each)}."
+                raise InvalidInput(wrong)
             check_names(each, TOLD, "field of a result")
             given = dict(each)
-            pull = given.pop("pull", None)
+            pull = given.pop("pull")
             number, id_ = self._number(pull), pull.id if isinstance(pull, Pull) else pull
             told.append(checked_result(self.settings, **given, number=number, pull=id_))
         if told:

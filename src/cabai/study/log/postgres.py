@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 
+from cabai.errors import StorageError
 from cabai.study.log import database, tables
 from cabai.study.log.database import Conflict, DatabaseError
 from cabai.study.log.events import Event
@@ -160,8 +161,11 @@ class PostgresStorage(database.Storage):
                 if not any(words in str(error) for words in NO_CONNECTION_LEFT):
                     raise DatabaseError(error) from error
                 if time.monotonic() > deadline:
-                    why = f"it had no free connection for {database.PATIENCE:g} seconds: run fewer processes at a time"
-                    raise DatabaseError(f"{why}, or raise the server's max_connections.") from error
+                    raise StorageError(
+                        f"storage {self.url} had no free connection for {database.PATIENCE:g} seconds: run fewer "
+                        "processes at a time, or raise the server's max_connections. Everything acknowledged "
+                        "before is stored; this call was not acknowledged."
+                    ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, 1.0)
 

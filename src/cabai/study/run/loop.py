@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +92,10 @@ def run(study: Study, test: Callable[[Any], Any], **options: Any) -> Status:
                 raise error.with_traceback(trying.without_ours(error)) if is_blamed(error) else error
             return study.status()
         finally:
-            loop.close()
-            _runs.discard(loop.mark)
+            try:
+                loop.close()
+            finally:
+                _runs.discard(loop.mark)
 
 
 def was_killed(worker: str | None) -> bool:
@@ -195,7 +197,7 @@ class Loop:
 
     def leave(self) -> None:
         """Stop waiting for tests: release their pulls. What one still returns counts if it is the first result."""
-        with suppress(KeyboardInterrupt):  # a third Ctrl-C: their leases end by themselves
+        try:
             if self.awaiting.loop is not None:
                 self.awaiting.cancel()
                 deadline = time.monotonic() + trying.PATIENCE
@@ -203,6 +205,8 @@ class Loop:
                     if thread.ident is not None:
                         thread.join(max(deadline - time.monotonic(), 0.0))
             self.give_back(self.leases.values())
+        except KeyboardInterrupt:  # a third Ctrl-C: their leases end by themselves
+            self.leases.clear()
 
     def close(self) -> None:
         """All workers have ended, or are left to themselves: release what none of them has begun, or told."""
@@ -267,7 +271,7 @@ class Loop:
         except BaseException:  # such as sys.exit in a test: the trial did not finish
             self.give_back(pulls)
             raise
-        ended = [(self.leases.pop(pull.id, pull), result) for pull, result in zip(pulls, results, strict=True)]
+        ended = [(self.leases.get(pull.id, pull), result) for pull, result in zip(pulls, results, strict=True)]
         if self.over.is_set():  # what fails now is no fault of the arm's
             self.give_back(pull for pull, result in ended if type(result) is Failed)
             ended = [(pull, result) for pull, result in ended if type(result) is not Failed]
@@ -293,8 +297,18 @@ class Loop:
 
     def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
         for pull, result in ended:
-            with suppress(AlreadyTold):  # the lease ended, and another worker was faster
+            with self.until_told(pull):
                 self.tell_one(pull, result)
+
+    @contextmanager
+    def until_told(self, *pulls: Pull) -> Iterator[None]:
+        """Leases are renewed until results are stored: a database may be slow."""
+        try:
+            with suppress(AlreadyTold):  # the lease ended, and another worker was faster
+                yield
+        finally:
+            for pull in pulls:
+                self.leases.pop(pull.id, None)
 
     def tell_one(self, pull: Pull, result: Any) -> None:
         if isinstance(result, Wrong) or not isinstance(result, Failed):
@@ -376,12 +390,12 @@ class ItemsLoop(Loop):
     def tell(self, ended: Sequence[tuple[Pull, Any]]) -> None:
         arm, failed = ended[0][0].arm, [(pull, result) for pull, result in ended if isinstance(result, Failed)]
         scored = [(pull, result) for pull, result in ended if not isinstance(result, Failed)]
-        try:
-            self.study.tell_many({"pull": pull, **result} for pull, result in scored)
-        except InvalidInput:  # one of them was told elsewhere, or is too large: each for itself
-            super().tell(scored)
+        with self.until_told(*(pull for pull, _ in scored)):
+            try:
+                self.study.tell_many({"pull": pull, **result} for pull, result in scored)
+            except InvalidInput:  # one of them was told elsewhere, or is too large: each for itself
+                super().tell(scored)
         with self.guard:
-            self.leases |= {pull.id: pull for pull, _ in failed}
             held = self.held.setdefault(arm, [])
             held += failed
             times = len(held)
@@ -399,8 +413,7 @@ class ItemsLoop(Loop):
     def tell_held(self, arm: str) -> None:
         """It was the items, not the arm, that made these fail."""
         for pull, result in self.take_held(arm):
-            self.leases.pop(pull.id, None)
-            with suppress(AlreadyTold):
+            with self.until_told(pull):
                 self.tell_failed(pull, result)
 
     def give_up(self, arm: str) -> None:
