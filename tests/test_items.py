@@ -14,6 +14,7 @@ import pytest
 
 import cabai
 import studies
+from cabai.datasets.dataset import Dataset
 from cabai.datasets.race import Race
 from shell import here, refused, run_file
 from tables_of_scores import table
@@ -310,3 +311,6 @@ def test_a_study_takes_the_items_that_evaluate_takes(tmp_path):
         assert given.settings.items == evaluated.study.settings.items
         assert given.ask().item in {row["id"] for row in rows}
     assert new([["question", "answer"]] * 3).settings.items.ids is None
+    for end in ("\n", "\r\n"):  # what a cell holds does not depend on the system that wrote the file
+        (tmp_path / "items.csv").write_text(f'id,text{end}x,"one{end}two"{end}y,z{end}', newline="")
+        assert Dataset.of(tmp_path / "items.csv").items[0] == {"id": "x", "text": "one\ntwo"}

@@ -92,7 +92,7 @@ def read_items(path: Path) -> list[Any]:
     if path.suffix.lower() not in (".jsonl", ".ndjson", ".csv"):
         raise InvalidInput(f"items must be in a .jsonl or a .csv file, got {str(path)!r}.")
     if path.suffix.lower() == ".csv":
-        header, columns, _ = csv_columns(path, ",")
+        header, columns, _ = csv_columns(path, ",", None)
         return [dict(zip(header, row, strict=True)) for row in zip(*columns, strict=True)]
     with reading(path):
         text = path.read_text(encoding="utf-8-sig")

@@ -89,8 +89,9 @@ def file_sheet(path: Path) -> Sheet:
     return Sheet(str(path), [name.strip() for name in header], columns, rows)
 
 
-def csv_columns(path: Path, separators: str) -> tuple[list[str], list[list[str]], list[int]]:
+def csv_columns(path: Path, separators: str, newline: str | None = "") -> tuple[list[str], list[list[str]], list[int]]:
     """The first row, the columns below it, and the number of each row as a spreadsheet counts; empty lines are skipped.
+    With `newline` None, a line in a cell ends the same way whatever system wrote the file.
 
     Rows are read a few thousand at a time: a million lists would keep Python's memory management busy for seconds."""
     import csv
@@ -100,7 +101,7 @@ def csv_columns(path: Path, separators: str) -> tuple[list[str], list[list[str]]
     numbers: list[int] = []
     read = 0
     try:
-        with reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+        with reading(path), path.open(encoding="utf-8-sig", newline=newline) as file:
             line = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=next((each for each in separators if each in line), ","))
@@ -275,6 +276,8 @@ def long_values(sheet: Sheet, arm: int, item: int, value: int, what: str, low: f
 def numbered(sheet: Sheet, cells: Sequence[Any], what: str) -> tuple[list[str], NDArray[np.int64]]:
     """The different names in these cells, in order of appearance, and the number of the name in each row."""
     known: dict[Any, int] = {}
+    if len(set(map(type, cells))) > 1:  # True and 1 are equal, but not the same name
+        cells = [cell if is_missing(cell) else str(cell) for cell in cells]
     try:
         numbers = np.array([known.setdefault(cell, len(known)) for cell in cells], np.int64)
     except TypeError:

@@ -6,8 +6,9 @@ import copy
 import os
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -155,19 +156,24 @@ def evaluate(
 def racing(race: Callable[[], Any], lanes: Mapping[str, Lane]) -> Iterator[Future[Any]]:
     """A race in a thread of its own, while Inspect runs in this one."""
 
-    def work() -> Any:
-        try:
-            return race()
-        finally:
-            for lane in lanes.values():
-                lane.end("the race is over")
+    raced = Future[Any]()
 
-    with ThreadPoolExecutor(1, "cabai race") as pool:
+    def work() -> None:
         try:
-            yield pool.submit(work)
-        finally:
-            for lane in lanes.values():
-                lane.abandon()
+            raced.set_result(race())
+        except BaseException as error:
+            raced.set_exception(error)
+        for lane in lanes.values():
+            lane.end("the race is over")
+
+    thread = threading.Thread(target=work, name="cabai race", daemon=True)  # one that hangs does not keep the process
+    thread.start()
+    try:
+        yield raced
+    finally:
+        for lane in lanes.values():
+            lane.abandon()
+        thread.join()
 
 
 def log_folder(log_dir: str | None) -> str:

@@ -135,7 +135,7 @@ class InOrder:
     @property
     def of_pairs(self) -> Any:
         kind: Any = type(self)
-        return self if self.is_pair_test else pair_form(kind)()
+        return self if self.is_pair_test else pair_form(kind)(**vars(self))
 
     def check_use(self, policy: Any, epsilon: float, family: Family) -> None:
         if policy.goal != BEST:
