@@ -270,7 +270,7 @@ FAULTS = [Fault(*each) for each in [
      "test_study_arms::test_two_arms_must_be_left_and_a_drop_made_again_is_none"),
     ("study/rules/amending.py", "2 * before.delta >= 1:", "2 * before.delta > 1:",
      "test_study_arms::test_an_arm_is_not_dropped_where_the_bound_would_say_nothing"),
-    ("study/rules/counts.py", "if total >= MOST:", "if total > 2 * MOST:",
+    ("study/rules/counts.py", "if total >= MOST_SUMMED:", "if total > 2 * MOST_SUMMED:",
      "test_study_counts::test_the_pulls_of_all_periods_together_are_limited"),
     ("study/given.py", "if is_learned else not_negative(cost", "if not is_learned else not_negative(cost",
      "test_study_refusals::test_a_tell_that_makes_no_sense_is_refused_and_writes_nothing"),

@@ -326,8 +326,10 @@ class Study(ABC):
         self._do("add_arm", arm=arm, cost=paid, metadata=kept, by=amender(by))
 
     def amendments(self) -> list[dict[str, Any]]:
-        """Every amendment, the oldest first: when it was made, by whom, its changes (from, to), and `reopened`: why the
-        study had stopped, if the amendment made it continue."""
+        """Every amendment, the oldest first: when it was made, by whom, and its changes (from, to).
+
+        `reopened` says why the study had stopped, if the amendment made it continue.
+        """
         return self._read("amendments")  # type: ignore[no-any-return]
 
     def run(
